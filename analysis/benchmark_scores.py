@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.config.recipe import Recipe
+from stemrepro.measures.base import LEAD
 from stemrepro.measures.comparison import Comparison
-from stemrepro.measures.items import ACCURACY_LEAD
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, SMALL, SMALLEST, one_legend, sheet
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
 
@@ -84,7 +84,7 @@ def draw_accuracy(axes: Axes, data: pd.DataFrame, recipe: Recipe) -> None:
     for place, task in enumerate(tasks):
         task_rows = data[data["what"] == task]
         floors = task_rows[task_rows["panel"] == "floor"].set_index("arm")["value"]
-        limit = floors.max() + ACCURACY_LEAD
+        limit = floors.max() + LEAD
         accuracies = task_rows[task_rows["panel"] == "accuracy"].set_index("arm", drop=False)
         axes.barh(place, limit, height=0.86, color="#ececec", zorder=0)
         axes.plot([floors["chance"]] * 2, [place - 0.43, place + 0.43], color="black", lw=1.1, ls=(0, (2, 1.2)))
@@ -145,9 +145,10 @@ def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
     titles = {"a": "Accuracy by task", "b": "Difference to dense", "c": "Margin to dense"}
     figure, grid = sheet("ab;ac", 7, titles, width_ratios=(1, 1))
     draw_accuracy(grid["a"], data, recipe)
+    paper = measure.inputs.catalog.paper
     averages = {
-        recipe.claims[name].arms[0]: recipe.claims[name].paper.value
-        for name in ("third-average", "half-average", "full-average")
+        arm: paper.value(f"table-3-350m/{arm}/average") - paper.value("table-3-350m/dense/average")
+        for arm in ("stem-third", "stem-half", "stem-full")
     }
     draw_differences(grid["b"], data, "accuracy", "arm - dense (points)", averages)
     draw_differences(grid["c"], data, "margin", "arm - dense (bits)", {})

@@ -6,7 +6,7 @@
 A line has the spread of the claim's paired differences over seeds, the effect that its seeds find with 80% power, and
 the seeds that would find the smallest effect that counts. The test is two-sided at 5% (5%/8, Holm's strictest step, for
 a primary claim) against 0, by the noncentral t distribution. The error between items does not shrink with seeds. An
-equivalence is to be shown by its 90% interval where the true effect is 0.
+equivalence is to be shown by its 95% interval where the true effect is 0.
 """
 
 import argparse
@@ -22,9 +22,9 @@ from scipy import stats
 from stemrepro.measures.base import measured
 from stemrepro.measures.catalog import load
 from stemrepro.measures.inputs import Inputs
-from stemrepro.report.judging import evidence_for
+from stemrepro.report.evidence import evidence_for
 from stemrepro.verdicts.contrast import Contrast
-from stemrepro.verdicts.multiplicity import PRIMARY_ALPHA, PRIMARY_PLACES
+from stemrepro.verdicts.multiplicity import ALPHA, PRIMARY_PLACES
 from stemrepro.verdicts.rule import Evidence
 
 POWER, MOST, SURE = 0.8, 200, 0.8
@@ -40,7 +40,7 @@ class Spread:
     Attributes:
         sd: of the paired differences over seeds.
         item_se: error between items, which more seeds leave as it is, with its degrees of freedom.
-        alpha: two-sided level of the test; of an equivalence 0.10.
+        alpha: two-sided level of the test.
     """
 
     sd: float
@@ -87,7 +87,7 @@ def upper(sd: float, seeds: int) -> float:
 def spread(facts: Evidence, contrast: Contrast, sd: float) -> Spread:
     """Return the spread of a claim's contrast, with a standard deviation over seeds."""
     equivalent = facts.kind == "equivalent"
-    alpha = 0.10 if equivalent else PRIMARY_ALPHA / PRIMARY_PLACES if facts.primary else PRIMARY_ALPHA
+    alpha = ALPHA / PRIMARY_PLACES if facts.primary else ALPHA
     return Spread(sd, contrast.item_se, contrast.item_df, alpha, equivalent)
 
 

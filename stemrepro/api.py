@@ -20,8 +20,8 @@ from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
-from stemrepro.report.scoreboard import shown
-from stemrepro.report.verdicts import read_verdicts, verdict_label
+from stemrepro.report.pages import shown
+from stemrepro.report.verdicts import read_verdicts
 from stemrepro.training.run_folder import read_config
 
 
@@ -89,7 +89,7 @@ def load(run: Path | str, data: Path | str = "data", trust: bool = False) -> Loa
 def verdicts(scale: str = "laptop", results: Path | str = "results") -> pd.DataFrame:
     """Return every claim of a scale's page, one row each.
 
-    A row is the claim's entry in verdicts.json, with its recipe and, as `word`, the verdict as its origin calls it.
+    A row is the claim's entry in verdicts.json, with its recipe.
     Column "scale" says where it was run: the laptop's page also has the ladder's claims, for example.
 
     Raises:
@@ -99,7 +99,7 @@ def verdicts(scale: str = "laptop", results: Path | str = "results") -> pd.DataF
     for recipe, at in shown(scale, Path(results)):
         path = Path(results) / at / recipe / "verdicts.json"
         if path.exists():
-            rows += [{"recipe": recipe} | row | {"word": verdict_label(row)} for row in read_verdicts(path)]
+            rows += [{"recipe": recipe} | row for row in read_verdicts(path)]
     if not rows:
         raise UserError(f"{Path(results) / scale} has no verdicts; run 'make reproduce SCALE={scale}'")
     return pd.DataFrame(rows)

@@ -8,6 +8,7 @@ import json
 import os
 import pkgutil
 import shutil
+from pathlib import Path
 
 import matplotlib as mpl
 import pytest
@@ -16,6 +17,7 @@ import yaml
 from stemrepro.cli.making import data
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
+from stemrepro.common.yaml_records import parse
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.scores import PARTS
 from stemrepro.data.vocabularies import write_vocabularies
@@ -26,11 +28,12 @@ from stemrepro.pipeline import plan
 from stemrepro.pipeline.planned import runs_of
 from stemrepro.pipeline.score import pending, write_scores
 from stemrepro.pipeline.verify import SCORED, TRAINED, UNTOUCHED, Made
-from stemrepro.report.analyse import analyse
+from stemrepro.report.analyse import analyse, write_verdicts
+from stemrepro.report.evidence import Finding, evidence_rows
 from stemrepro.report.judging import judged
 from stemrepro.report.results import verdict_rows
 from stemrepro.training.train import train
-from stemrepro.verdicts.rule import INCONCLUSIVE, NOT_TESTABLE
+from stemrepro.verdicts.rule import NOT_TESTED, UNDECIDED
 from tests.conftest import ROOT, TINY, quiet
 
 pytestmark = pytest.mark.slow
@@ -92,12 +95,14 @@ def tiny_catalog(scored):
 def rows_of(project, catalog, name):
     """Return the verdicts of a recipe by claim, without a figure."""
     inputs = Inputs(name, catalog, "tiny", project / "scores/tiny")
-    return {row["claim"]: row for row in verdict_rows("tiny", judged(inputs, measured(inputs)))}
+    findings = [parse(Finding, row, Path(name), exact=True) for row in evidence_rows("tiny", measured(inputs))]
+    return {row["claim"]: row for row in verdict_rows(judged(findings))}
 
 
 def judge(project, name):
     """Draw a recipe and return its verdicts by claim."""
     analyse(name, "tiny", project / "scores", project / "results")
+    write_verdicts("tiny", project / "scores", project / "results")
     rows = json.loads((project / "results/tiny" / name / "verdicts.json").read_text())
     return {row["claim"]: row for row in rows}
 
@@ -108,7 +113,7 @@ def test_a_recipe_is_drawn_and_judged(project, catalog, name):
     claims = catalog.recipes[name].claims
     assert list(rows) == list(claims)
     verdicts = {row["verdict"] for key, row in rows.items() if claims[key].kind != "exact"}
-    assert verdicts <= {INCONCLUSIVE, NOT_TESTABLE}  # one seed is never enough
+    assert verdicts <= {NOT_TESTED, UNDECIDED}  # one seed is never enough
     assert (folder / "figure.svg").stat().st_size > 10_000
 
 
@@ -123,10 +128,9 @@ def test_a_recipe_is_drawn_to_the_same_bytes_again(project):
 def test_contrasts_at_tuned_rates_differ_from_those_at_the_common_rate(project, tiny_catalog):
     """Dense's best learning rate is the common one here; the gate's place was not tuned."""
     rows = rows_of(project, tiny_catalog, "ablation_graveyard")
-    assert rows["up-over-dense"]["tuned"] is not None
-    assert rows["up-over-dense"]["tuned"] != rows["up-over-dense"]["ours"]
-    assert rows["blend-not-better"]["tuned"] is None
-    assert rows["gate-average"]["tuned"] is None
+    assert rows["dagger-not-better"]["tuned"] is not None
+    assert rows["dagger-not-better"]["tuned"] != rows["dagger-not-better"]["ours"]
+    assert rows["up-over-down"]["tuned"] is None
 
 
 def test_a_recipe_without_an_analysis_file_gets_the_forest_plot(project, monkeypatch):
@@ -168,21 +172,21 @@ def test_a_front_that_a_recipe_promises_must_exist(project):
         (project / "analysis/kept").rename(file)
 
 
-def test_a_diverged_arm_makes_its_claims_inconclusive_and_the_others_stay(project, tiny_catalog):
+def test_a_diverged_arm_makes_its_claims_undecided_and_the_others_stay(project, tiny_catalog):
     """Also with a figure of what is left."""
     before = rows_of(project, tiny_catalog, "rivals")
-    path = project / "scores/tiny/losses/main/dense-wide/summary.json"
+    path = project / "scores/tiny/losses/main/dense-equal-flops/summary.json"
     kept = path.read_text()
     write_json(path, json.loads(kept) | {"diverged": {"0": 7}})
     try:
         rows = judge(project, "rivals")
     finally:
         path.write_text(kept)
-    hit = {name for name, row in rows.items() if "dense-wide" in row["arms"]}
+    hit = {name for name, row in rows.items() if "dense-equal-flops" in row["arms"]}
     assert hit
     for name in hit:
-        assert rows[name]["verdict"] == INCONCLUSIVE
-        assert rows[name]["reason"] == "dense-wide diverged: the loss of seed 0 is NaN from step 7 on"
+        assert rows[name]["verdict"] == UNDECIDED
+        assert rows[name]["reason"] == "dense-equal-flops diverged: the loss of seed 0 is NaN from step 7 on"
         assert rows[name]["ours"] is None
         assert rows[name]["seeds"] == 0
     assert all(rows[name] == before[name] for name in rows.keys() - hit)
@@ -193,13 +197,13 @@ def test_a_diverged_arm_makes_its_claims_inconclusive_and_the_others_stay(projec
     [("losses.csv", "rivals"), ("summary.json", "rivals"), ("curve.csv", "training_roi")],
 )
 @pytest.mark.parametrize("content", [None, b"", b"{}", b"seed,source\n0,bible\n", b"\xff\xfe", b"null"])
-def test_scores_that_are_missing_or_garbled_are_one_sentence(project, tiny_catalog, file, recipe, content):
+def test_scores_that_are_missing_or_garbled_are_one_sentence(project, file, recipe, content):
     path = project / "scores/tiny/losses/main/stem-third" / file
     kept = path.read_bytes()
     path.unlink() if content is None else path.write_bytes(content)
     try:
         with pytest.raises(UserError, match=rf"stem-third/{file} is missing or damaged"):
-            rows_of(project, tiny_catalog, recipe)
+            judge(project, recipe)
     finally:
         path.write_bytes(kept)
 

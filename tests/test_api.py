@@ -20,9 +20,9 @@ TEXT = "The people of the United States"
 
 @pytest.fixture
 def place(make_run, sample, tmp_path, monkeypatch):
-    """A folder with two finished runs, their tokenizer, and the committed recipes, results and scores of losses."""
+    """A folder with three finished runs, their tokenizer, and the committed recipes, results and scores of losses."""
     home = tmp_path / "home"
-    for arm in ("dense", "stem-full"):
+    for arm in ("dense", "dense-equal-flops", "stem-full"):
         run = make_run(arm)
         train(run, quiet)
         shutil.copytree(run.folder, home / "runs/laptop/main" / arm / "seed0")
@@ -64,7 +64,7 @@ def test_every_claim_is_a_row(place):
     assert len(table) == len(every_row("laptop", Path("results")))
     row = table.query("recipe == 'rivals' and claim == 'equal-flops'").iloc[0]
     assert row.ours == pytest.approx(sum(row.differences) / len(row.differences), abs=1e-6)
-    assert row.word == "holds"
+    assert row.verdict == "supported"
     with pytest.raises(UserError, match="scale 'lapto' is unknown; did you mean 'laptop'"):
         verdicts("lapto")
 

@@ -14,9 +14,9 @@ from stemrepro.config.scores import PARTS
 from stemrepro.pipeline import plan
 from stemrepro.pipeline.planned import runs_of
 from stemrepro.pipeline.score import pending, write_scores
-from stemrepro.report.analyse import analyse
+from stemrepro.report.analyse import analyse, write_verdicts
 from stemrepro.training.train import train
-from stemrepro.verdicts.rule import INCONCLUSIVE, NOT_TESTABLE
+from stemrepro.verdicts.rule import NOT_TESTED, UNDECIDED
 from tests.conftest import ROOT, copy_recipes, quiet
 
 pytestmark = pytest.mark.slow
@@ -57,10 +57,11 @@ def test_a_recipe_of_a_made_mix_runs_to_its_figure(tmp_path, monkeypatch, catalo
             write_scores(part, members, [score(run, quiet, **given) for run in members], given, out, key)
         assert not list(pending(params, scale, part, planned))
     analyse(recipe, scale, tmp_path / "scores", tmp_path / "results")
+    write_verdicts(scale, tmp_path / "scores", tmp_path / "results")
     folder = tmp_path / "results" / scale / recipe
     rows = json.loads((folder / "verdicts.json").read_text())
     assert [row["claim"] for row in rows] == list(catalog.recipes[recipe].claims)
-    assert {row["verdict"] for row in rows} <= {INCONCLUSIVE, NOT_TESTABLE}
+    assert {row["verdict"] for row in rows} <= {NOT_TESTED, UNDECIDED}
     assert (folder / "figure.svg").stat().st_size > 10_000
     card = (tmp_path / f"results/{scale}/data_card.md").read_text()
     assert f"mix `{mix}`" in card

@@ -10,7 +10,7 @@ import pytest
 from analysis.token_ladder import PARTS, STEM
 from stemrepro.measures.catalog import load
 from stemrepro.pipeline.stages import drawing
-from stemrepro.report.analyse import analyse
+from stemrepro.report.analyse import analyse, write_verdicts
 from tests.conftest import ROOT
 from tests.made_up import write_arm
 
@@ -51,7 +51,8 @@ def made_up(tmp_path_factory):
 @pytest.mark.slow
 def test_the_ladder_is_judged_and_drawn(made_up, few_draws, monkeypatch):
     monkeypatch.chdir(ROOT)
-    rows = {row["claim"]: row for row in analyse("token_ladder", "ladder", made_up / "scores", made_up / "results")}
+    analyse("token_ladder", "ladder", made_up / "scores", made_up / "results")
+    rows = {row["claim"]: row for row in write_verdicts("ladder", made_up / "scores", made_up / "results")}
     folder = made_up / "results/ladder/token_ladder"
     assert rows["full-below-dense-at-the-papers-ratio"]["ours"] == pytest.approx(0.09 * 0.657, abs=0.01)
     assert rows["gap-shrinks-full"]["ours"] == pytest.approx(0.09 * 0.05, abs=0.002)
@@ -61,7 +62,8 @@ def test_the_ladder_is_judged_and_drawn(made_up, few_draws, monkeypatch):
     assert all(path.stat().st_size > 10_000 for path in pictures)
     stage = drawing(load(ROOT / "recipes"))["token_ladder"]
     outs = {Path(path).name for kind in ("outs", "plots") for out in stage[kind] for path in out}
-    assert outs == {path.name for path in folder.iterdir()} - {"provenance.json"}
+    of_the_page = {"provenance.json", "verdicts.json", "explained.html"}
+    assert outs == {path.name for path in folder.iterdir()} - of_the_page
     assert json.loads((folder / "verdicts.json").read_text()) == list(rows.values())
     data = pd.read_csv(folder / "data.csv")
     drawn = data[data["panel"].isin(["gap", "gap, %", "part", "over dense's law", "by pair"])]

@@ -21,16 +21,24 @@ def analyse(
     ] = None,
     scale: Scale = "laptop",
 ) -> None:
-    """Judge claims and draw figures from the scores, without training."""
-    from stemrepro.cli.summary import verdicts
+    """Measure claims and draw figures from the scores, without training; 'judge' makes verdicts of it."""
     from stemrepro.measures.catalog import load
     from stemrepro.pipeline.draw import analyse_all
 
-    rows = analyse_all(recipes or list(load().at(scale).recipes), scale, SCORES, RESULTS)
-    print(verdicts(rows, [RESULTS / scale / name for name in recipes] if recipes else [RESULTS / scale]))
+    count = analyse_all(recipes or list(load().at(scale).recipes), scale, SCORES, RESULTS)
+    print(f"evidence about {count} claims: {RESULTS / scale}/<recipe>/evidence.json")
     if not recipes:
         metrics(scale)
         report(scale)
+
+
+@app.command()
+def judge(scale: Scale = "laptop") -> None:
+    """Judge all claims of a scale's page that have evidence, together."""
+    from stemrepro.cli.summary import verdicts
+    from stemrepro.report.analyse import write_verdicts
+
+    print(verdicts(write_verdicts(scale, SCORES, RESULTS), [RESULTS / scale]))
 
 
 @app.command()
@@ -44,9 +52,10 @@ def metrics(scale: Scale = "laptop") -> None:
 
 @app.command()
 def report(scale: Scale = "laptop") -> None:
-    """Write the page with every claim of a scale."""
+    """Judge all claims of a scale's page, and write the page."""
     from stemrepro.report.scoreboard import write_scoreboard
 
+    judge(scale)
     out = write_scoreboard(scale, RESULTS)
     print(f"every claim: {out}/index.html, and as a table in {out}/README.md")
 

@@ -1,7 +1,6 @@
 """The last words of a command: losses by arm, verdicts by kind, and their folders."""
 
 import json
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import mean, stdev
@@ -9,7 +8,7 @@ from textwrap import wrap
 
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.sources import prose
-from stemrepro.report.verdicts import verdict_label
+from stemrepro.report.verdicts import TALLIED, by_origin, counted
 from stemrepro.training.run import Run
 
 WIDTH = 80
@@ -85,8 +84,7 @@ def losses_of_scores(addresses: Iterable[Address], folder: Path) -> str:
 
 
 def verdicts(rows: list[dict], folders: list[Path]) -> str:
-    """Return the number of claims by verdict, and the folders that have them."""
-    counts = Counter(verdict_label(row) for row in rows)
-    tally = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    """Return the number of claims by whose they are and by verdict, and the folders that have them."""
+    groups = [f"{TALLIED[origin]}: {counted(members)}" for origin, members in by_origin(rows).items() if members]
     where = ", ".join(f"{folder}/" for folder in folders)
-    return _wrapped(f"{len(rows)} claims{f': {tally}' if tally else ''}; in {where}")
+    return _wrapped(f"{len(rows)} claims; {''.join(f'{group}; ' for group in groups)}in {where}")

@@ -6,7 +6,7 @@ The files are the single source of truth. Every error is one sentence with the f
 import itertools
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ConfigDict, Field
 
@@ -17,7 +17,7 @@ from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import Arm, run_settings, shaped
 from stemrepro.config.mixes import BlendMix, Mix, parse_mix
 from stemrepro.config.paper import Cells, Paper
-from stemrepro.config.recipe import Recipe
+from stemrepro.config.recipe import Claim, Estimate, Recipe
 from stemrepro.config.retrofit import KINDS, check
 from stemrepro.config.scale import Scale, Shape, Variant
 from stemrepro.config.scores import PARTS
@@ -31,6 +31,7 @@ KEY = re.compile(r"[a-z0-9][a-z0-9-]*")
 MODULE = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 """Names of recipes, which Python files share."""
 MOST_PRIMARY = 8
+Asked = TypeVar("Asked", Claim, Estimate)
 
 
 class Catalog(Strict):
@@ -161,7 +162,7 @@ def _check_parent(recipe: Recipe, address: Address, place: Address) -> None:
 
 
 def _check_recipe(name: str, recipe: Recipe, file: Path, catalog: Catalog) -> Recipe:
-    """Return the recipe with its claims' cells turned into numbers; UserError for an unknown name in it."""
+    """Return the recipe with the cells of claims and estimates as numbers; UserError for an unknown name in it."""
     for arm in recipe.arms:
         if arm not in catalog.arms:
             raise UserError(f"{file}: {unknown('arm', arm, catalog.arms, 'recipes/arms.yaml')}")
@@ -188,14 +189,21 @@ def _check_recipe(name: str, recipe: Recipe, file: Path, catalog: Catalog) -> Re
                 check(dense, model, "stem" if variant.extends.tables in KINDS else "stem-interpolated")
         except (UserError, ValueError) as error:
             raise UserError(f"{file}: {address} at scale '{where}': {error}") from error
-    claims = {}
-    for key, claim in recipe.claims.items():
-        try:
-            number = catalog.paper.number(claim.paper) if isinstance(claim.paper, Cells) else claim.paper
-        except UserError as error:
-            raise UserError(f"{file}: claim '{key}': {error}") from error
-        claims[key] = claim.model_copy(update={"paper": number})
-    return recipe.model_copy(update={"claims": claims})
+    claims = {key: _with_number(claim, f"{file}: claim '{key}'", catalog) for key, claim in recipe.claims.items()}
+    estimates = {
+        key: _with_number(estimate, f"{file}: estimate '{key}'", catalog) for key, estimate in recipe.estimates.items()
+    }
+    return recipe.model_copy(update={"claims": claims, "estimates": estimates})
+
+
+def _with_number(asked: Asked, where: str, catalog: Catalog) -> Asked:
+    """Return a claim or estimate with its cells turned into a number; UserError, after `where`, for a wrong cell."""
+    if not isinstance(asked.paper, Cells):
+        return asked
+    try:
+        return asked.model_copy(update={"paper": catalog.paper.number(asked.paper)})
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
 
 
 def read_recipes(folder: Path = RECIPES) -> Catalog:

@@ -11,7 +11,6 @@ from typing import Any, Literal
 from pydantic import Field
 
 from stemrepro.common.errors import UserError, unknown
-from stemrepro.common.sums import total
 from stemrepro.common.yaml_records import Strict, parse, read_yaml
 
 Confidence = Literal["read", "secondary", "figure", "inferred"]
@@ -54,10 +53,9 @@ class PaperNumber(Strict):
 
 
 class Cells(Strict):
-    """A number that follows from cells: one cell, first - second, or (first - second) - (third - fourth)."""
+    """A number that follows from cells: one of them, or the first less the second."""
 
     cells: tuple[str, ...]
-    log: bool = Field(False, description="differences of logarithms (of perplexities: nats/token)")
     note: str = ""
 
 
@@ -118,26 +116,20 @@ class Paper:
             UserError: no such cell, an empty one, or a number of cells that no difference can be formed from.
         """
         names, cells = request.cells, [self.cell(name) for name in request.cells]
-        if len(cells) not in (1, 2, 4):
-            raise UserError(f"{self.file}: {list(names)}: one, two or four cells make a number, not {len(cells)}")
+        if len(cells) not in (1, 2):
+            raise UserError(f"{self.file}: {list(names)}: one or two cells make a number, not {len(cells)}")
         numbers = []
         for name, cell in zip(names, cells, strict=True):
             if cell.value is None:
                 raise UserError(f"{self.file}: the cell '{name}' is empty; a claim's number can't follow from it")
             numbers.append(cell.value)
-        values = [math.log(number) if request.log else number for number in numbers]
-        value = total(sign * value for sign, value in zip((1, -1, -1, 1), values, strict=False))
-        terms = [f"ln {number:g}" if request.log else f"{number:g}" for number in numbers]
-        pairs = [" - ".join(terms[i : i + 2]) for i in range(0, len(terms), 2)]
-        words = pairs[0] if len(pairs) == 1 else f"({pairs[0]}) - ({pairs[1]})"
+        words = " - ".join(f"{number:g}" for number in numbers)
         block = self.blocks[request.cells[0].split("/")[0]]
         where = f"{block.item}, {block.title}" if block.title else block.item
-        logarithm = "nats/token" if cells[0].unit == "perplexity" else "logarithm"
-        unit = logarithm if request.log else "points" if cells[0].unit == "%" and len(cells) > 1 else cells[0].unit
         weakest = max((cell.confidence for cell in cells), key=CONFIDENCES.index)
         return PaperNumber(
-            value=round(value, 6),
-            unit=unit,
+            value=round(numbers[0] - sum(numbers[1:]), 6),
+            unit="points" if cells[0].unit == "%" and len(cells) > 1 else cells[0].unit,
             source=f"{where}{f': {words}' if len(cells) > 1 else ''}{f'; {request.note}' if request.note else ''}",
             confidence="inferred" if weakest == "read" and len(cells) > 1 else weakest,
         )

@@ -44,6 +44,9 @@ class Claim(Strict):
     )
     paper: PaperNumber | Cells | None = Field(None, description="once loaded a number, never cells")
     expected: float | None = Field(None, description="what an exact control says, as the paper says nothing")
+    comparable: bool = Field(
+        False, description="whether metric, tokens per parameter and regime are the paper's, so that sizes compare"
+    )
     unit: str = "nats/token"
     preconditions: tuple[str, ...] = Field(
         (),
@@ -62,6 +65,40 @@ class Claim(Strict):
         if self.expected is not None and (self.kind != "exact" or self.origin != "control"):
             raise ValueError("'expected' is for controls of kind 'exact', which the paper has no value for")
         return self
+
+
+class Estimate(Strict):
+    """One number of a recipe without a verdict.
+
+    It is the metric of the first arm less that of the second. Without arms it is computed, without chance.
+    """
+
+    label: str
+    metric: str
+    arms: tuple[Name, ...] = Field((), description="[first, second]; none where it is computed")
+    unit: str = "nats/token"
+    paper: PaperNumber | Cells | None = Field(
+        None, description="what the paper prints of a computed one; once loaded a number, never cells"
+    )
+    tolerance: Factor | None = Field(
+        None, description="half the last printed digit, unless the recipe says why not; with `paper` alone"
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Estimate":
+        if len(self.arms) not in (0, 2):
+            raise ValueError(f"an estimate has two arms, or none where it is computed, not {len(self.arms)}")
+        if (self.paper is None) != (self.tolerance is None):
+            raise ValueError("'paper' and 'tolerance' stand together: what is printed, and how far off it may be")
+        if self.paper and self.arms:
+            raise ValueError("'paper' is for an estimate without arms, which is computed")
+        return self
+
+    def deviates(self, value: float) -> bool:
+        """Return whether a computed number is further from the printed one than the tolerance; False without one."""
+        if not isinstance(self.paper, PaperNumber) or self.tolerance is None:
+            return False
+        return abs(value - self.paper.value) > self.tolerance + 1e-9
 
 
 class Task(Strict):
@@ -105,7 +142,8 @@ class Recipe(Strict):
     variants: dict[Name, VariantRequest] = Field(default_factory=dict, description="where else it wants arms")
     tasks: dict[Key, Task] = Field(default_factory=dict, description="benchmarks, by lm-eval's name")
     groups: dict[Key, tuple[Key, ...]] = Field(default_factory=dict, description="tasks averaged with equal weight")
-    claims: dict[Key, Claim]
+    claims: dict[Key, Claim] = Field(default_factory=dict, description="what gets a verdict")
+    estimates: dict[Key, Estimate] = Field(default_factory=dict, description="all else that it measures")
 
     @model_validator(mode="before")
     @classmethod
@@ -139,10 +177,21 @@ class Recipe(Strict):
         for group, members in self.groups.items():
             if strange := [task for task in members if task not in self.tasks]:
                 raise ValueError(f"group '{group}' names '{strange[0]}', which is not among the recipe's tasks")
-        for key, claim in self.claims.items():
-            if strange := [arm for arm in claim.arms if self.arms and arm not in self.arms]:
-                raise ValueError(f"claim '{key}' names arm '{strange[0]}', which is not among the recipe's arms")
+        self._check_asked()
         return self
+
+    def _check_asked(self) -> None:
+        """Raise ValueError where a claim or an estimate names a strange arm, or asks what another asks."""
+        asked: dict[tuple[str, frozenset[str]], str] = {}
+        claims = [("claim", key, claim) for key, claim in self.claims.items()]
+        for kind, key, one in claims + [("estimate", key, estimate) for key, estimate in self.estimates.items()]:
+            if strange := [arm for arm in one.arms if self.arms and arm not in self.arms]:
+                raise ValueError(f"{kind} '{key}' names arm '{strange[0]}', which is not among the recipe's arms")
+            if kind == "estimate" and key in self.claims:
+                raise ValueError(f"estimate '{key}' has the name of a claim")
+            other = asked.setdefault((one.metric, frozenset(one.arms)), key)
+            if other != key:
+                raise ValueError(f"{kind} '{key}' asks what '{other}' asks: metric '{one.metric}' of the same arms")
 
     def arms_at(self, variant: str) -> tuple[str, ...]:
         """Return the arms that the recipe wants at a variant."""

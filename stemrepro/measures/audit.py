@@ -16,11 +16,10 @@ from stemrepro.config.catalog import Catalog
 from stemrepro.config.paper import Paper
 from stemrepro.config.recipe import Recipe
 from stemrepro.config.scale import Shape
-from stemrepro.measures.base import Measure, Precondition
+from stemrepro.measures.base import Measure
 from stemrepro.measures.metric import Field, metric
 from stemrepro.model.config import layers_of
 from stemrepro.model.cost import parameter_counts, table_1_saving
-from stemrepro.verdicts.rule import CONFOUNDED
 
 EIGHT = ("arc_easy", "arc_challenge", "boolq", "piqa", "social_iqa", "hellaswag", "openbookqa", "winogrande")
 SHAPE_OF = {"table-3-350m": "mobilellm-350m", "table-3-1b": "llama-3.2-1b"}
@@ -70,6 +69,12 @@ def _rows(catalog: Catalog, recipe: Recipe) -> tuple[str, ...]:
     return tuple(f"{name}/{row}" for name, block in catalog.paper.blocks.items() for row in block.rows)
 
 
+def _groups(catalog: Catalog, recipe: Recipe) -> set[str]:
+    """Return what the names of estimates with a printed number begin with, up to each hyphen."""
+    words = [name.split("-") for name, estimate in recipe.estimates.items() if estimate.paper]
+    return {"-".join(parts[:count]) for parts in words for count in range(1, len(parts))}
+
+
 class PaperAudit(Measure):
     """Quantities that follow from the paper's printed numbers and published shapes; a row is "table-3-350m/dense"."""
 
@@ -78,9 +83,7 @@ class PaperAudit(Measure):
         "row": _rows,
         "without": {f"without {task}": task for task in EIGHT},
         "prefix": ("multihop", "code", ""),
-    }
-    preconditions: ClassVar[dict[str, Precondition]] = {
-        "one-scorer": Precondition("the item counts that explain the row explain dense's too", CONFOUNDED, ())
+        "group": _groups,
     }
 
     @property
@@ -258,20 +261,15 @@ class PaperAudit(Measure):
         )
         return sum(self.paper.value(f"{block}/{row}/boolq") < most for row in self.paper.blocks[block].rows)
 
-    def one_scorer(self, row: str) -> bool:
-        """Return whether the item counts that explain a row explain dense's too."""
-        return self.scorer(row) == self.scorer(f"{row.split('/')[0]}/dense") != "neither"
-
-    def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return why a row can't be compared with dense's, or None.
-
-        Where two rows come from two scorers, their difference says nothing of the models.
-        """
-        row = self.parse(metric).fields.get("row")
-        if precondition == "one-scorer" and not self.one_scorer(row):
-            ways = " and ".join(self.scorer(name) for name in (f"{row.split('/')[0]}/dense", row))
-            return f"the two rows come from two scorers ({ways})"
-        return None
+    @metric(
+        "deviating:{group}",
+        "estimates of a group, by the start of their names, that aren't what is printed",
+        exact=True,
+    )
+    def deviating(self, group: str) -> int:
+        """Count the recipe's estimates whose names begin with a word and whose numbers aren't the printed ones."""
+        members = [one for name, one in self.inputs.recipe.estimates.items() if name.startswith(f"{group}-")]
+        return sum(one.deviates(self.value(one.metric)) for one in members)
 
 
 def granularity(audit: PaperAudit) -> pd.DataFrame:

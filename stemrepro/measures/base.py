@@ -11,15 +11,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar
 
+import numpy as np
+
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.config.catalog import Catalog
-from stemrepro.config.recipe import Claim, Recipe
+from stemrepro.config.recipe import Claim, Estimate, Recipe
 from stemrepro.measures import MEASURES
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.metric import LOSS_UNIT, Field, Parsed, parse
 from stemrepro.measures.plans import check_one_plan
-from stemrepro.verdicts.contrast import Contrast
-from stemrepro.verdicts.rule import NOT_RUN
+from stemrepro.verdicts.contrast import Contrast, share_interval
+from stemrepro.verdicts.rule import NOT_ATTEMPTED, TOO_EASY, TOO_SMALL
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,65 @@ class Precondition:
     def looked_at(self) -> tuple[str, ...]:
         """All arms whose scores it may look at."""
         return self.arms + self.any_of
+
+
+CEILING, LEAD = 95.0, 2.0
+"""Points that dense must not be shown to exceed, and points by which it must not be shown to miss what needs no
+knowledge, wherever a metric is a share in percent."""
+ON_SCALE = f"dense's share is off the ceiling of {CEILING:g}% and {LEAD:g} points above what needs no knowledge"
+
+
+@dataclass(frozen=True)
+class Level:
+    """Where dense stands on a share in percent.
+
+    Attributes:
+        percent: by seed [seeds].
+        items: of which these are shares, of each seed or of all.
+        floor: points that need no knowledge.
+        of: what they are, in words.
+        item_se: standard error between items of the mean over seeds, in points.
+        item_df: its degrees of freedom.
+    """
+
+    percent: np.ndarray
+    items: np.ndarray | float
+    floor: float = 0.0
+    of: str = "what needs no knowledge"
+    item_se: float = 0.0
+    item_df: float = np.inf
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95% interval in percent, formed on logits; NaN for one seed."""
+        return share_interval(self.percent, self.items, self.item_se, self.item_df)
+
+    @property
+    def words(self) -> str:
+        """The interval in words."""
+        return "{:.1f} to {:.1f}% (95%)".format(*self.interval)
+
+    def below(self, threshold: float) -> bool:
+        """Tell whether the share is shown to lie below a threshold."""
+        return self.interval[1] < threshold
+
+    def above(self, threshold: float) -> bool:
+        """Tell whether the share is shown to lie above a threshold."""
+        return self.interval[0] > threshold
+
+    def at_floor(self) -> str | None:
+        """Return a reason where the share is shown to be at its floor, or None."""
+        if self.below(self.floor + LEAD):
+            return f"dense scores {self.words}, less than {LEAD:g} points above the {self.floor:.1f} of {self.of}"
+        return None
+
+    def failure(self) -> tuple[str, str] | None:
+        """Return why a claim about the share can't be tested, and of which kind that is, or None."""
+        if reason := self.at_floor():
+            return reason, TOO_SMALL
+        if self.above(CEILING):
+            return f"dense scores {self.words}, above {CEILING:g}: no room is left", TOO_EASY
+        return None
 
 
 class Measure:
@@ -81,6 +142,10 @@ class Measure:
         """Return the number of an exact claim."""
         parsed = self.parse(metric)
         return parsed.metric.method(self, **parsed.fields)
+
+    def levels(self, metric: str) -> list[Level]:
+        """Return where dense stands on a metric in percent, at each place that it compares; none for other metrics."""
+        return []
 
     def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Return the same in other settings, as far as both arms were trained there.
@@ -121,16 +186,20 @@ def measured(inputs: Inputs) -> Measure:
     return measure_class(inputs.recipe.measure)(inputs)
 
 
-def refusal(measure: type[Measure], catalog: Catalog, recipe: Recipe, claim: Claim) -> str | None:
-    """Return why a measure can't judge a claim of a recipe, or None."""
+def refusal(measure: type[Measure], catalog: Catalog, recipe: Recipe, asked: Claim | Estimate) -> str | None:
+    """Return why a measure can't give a claim or an estimate of a recipe, or None."""
     try:
-        parsed = parse(measure, claim.metric, catalog, recipe)
+        parsed = parse(measure, asked.metric, catalog, recipe)
     except UserError as error:
         return str(error)
-    if parsed.metric.exact != (claim.kind == "exact"):
-        kinds = ("is a number by itself", "must") if parsed.metric.exact else ("is a contrast of arms", "can't")
-        return f"metric '{claim.metric}' {kinds[0]}, so that the claim's kind {kinds[1]} be 'exact'"
-    reasons = (_refused_precondition(measure, recipe, claim, name) for name in claim.preconditions)
+    if parsed.metric.exact != (not asked.arms):
+        words = (
+            "is a contrast, which needs arms",
+            "is a number by itself, which has no arms (a claim's kind is 'exact')",
+        )
+        return f"metric '{asked.metric}' {words[parsed.metric.exact]}"
+    preconditions = asked.preconditions if isinstance(asked, Claim) else ()
+    reasons = (_refused_precondition(measure, recipe, asked, name) for name in preconditions)
     return next(filter(None, reasons), None)
 
 
@@ -163,10 +232,14 @@ def _refused_precondition(measure: type[Measure], recipe: Recipe, claim: Claim, 
 def failure(measure: Measure, claim: Claim) -> tuple[str, str] | None:
     """Return why a claim can't be tested, and of which kind that is, or None.
 
-    The reason is its metric's, else that of the first of its preconditions that fails.
+    The reason is its metric's, else dense's level on it, else that of the first of its preconditions that fails. A
+    precondition fails only where its 95% interval shows it, so that no noise excuses a claim.
     """
     if reason := measure.untestable(claim.metric, "none"):
-        return reason, NOT_RUN
+        return reason, NOT_ATTEMPTED
+    for level in measure.levels(claim.metric):
+        if off := level.failure():
+            return off
     for name in claim.preconditions:
         precondition = measure.preconditions[name]
         effect = {"smallest_effect": claim.smallest_effect} if precondition.by_effect else {}

@@ -1,6 +1,7 @@
 """How much models hold: metrics of recipes/knowledge_capacity.yaml.
 
-Bits are those of attributes drawn by chance, from log-probabilities.
+Bits are those of attributes drawn by chance, from log-probabilities. Arms are not paired here: what two of them hold is
+uncorrelated over seeds, so that pairing would cost degrees of freedom and buy nothing.
 """
 
 from functools import cached_property
@@ -11,11 +12,11 @@ import pandas as pd
 
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
-from stemrepro.measures.base import Measure, Precondition
+from stemrepro.measures.base import Level, Measure, Precondition
 from stemrepro.measures.metric import Field, metric
-from stemrepro.measures.reading import ArmScores, difference
+from stemrepro.measures.reading import ArmScores
 from stemrepro.model.cost import flops_per_token, parameter_counts
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.contrast import Contrast, of_shares, unpaired
 from stemrepro.verdicts.rule import TOO_EASY, TOO_SMALL
 
 
@@ -93,7 +94,17 @@ class Capacity(Measure):
     @metric("known:{variant}", "the same at a variant of the recipe, or at main")
     def share_known(self, high: str, low: str, variant: str | None = None) -> Contrast:
         """Return a difference in percent of the bits, by seed."""
-        return difference(*(self.percent(arm, variant or self.most) for arm in (high, low)))
+        one, other = (self.level(arm, variant or self.most) for arm in (high, low))
+        return of_shares(one.percent, other.percent, one.items, paired=False)
+
+    def level(self, arm: str, variant: str) -> Level:
+        """Return what an arm knows at a variant, of so many facts."""
+        return Level(self.percent(arm, variant), self.arms[arm][variant].frame["facts"].to_numpy(float))
+
+    def levels(self, metric: str) -> list[Level]:
+        """Return where dense stands on a share."""
+        fields = self.parse(metric).fields
+        return [] if "cost" in fields else [self.level("dense", fields.get("variant", self.most))]
 
     @metric(
         "{cost}",
@@ -103,17 +114,17 @@ class Capacity(Measure):
     def known_per_cost(self, high: str, low: str, cost: str) -> Contrast:
         """Return log2 of a ratio by seed; NaN where less than a bit is known."""
         bits = {arm: self.bits(arm, self.most) for arm in (high, low)}
-        return difference(
+        return unpaired(
             *(np.log2(np.where(known >= 1, known, np.nan) / self.costs(arm)[cost]) for arm, known in bits.items())
         )
 
     def untestable(self, metric: str, precondition: str) -> str | None:
         """Return why a claim can't be tested, or None: dense learns too little, or can hold all that there is."""
         fewest = next(iter(self.sizes))
-        if precondition == "dense-learns" and (few := float(self.percent("dense", fewest).mean())) < LEARNT:
-            return f"dense knows {few:.0f}% of the bits of the fewest people; {LEARNT:g} are needed"
-        if precondition == "dense-is-full" and (many := float(self.percent("dense", self.most).mean())) >= FULL:
-            return f"dense knows {many:.0f}% of the bits of the most people, so that its capacity isn't reached"
+        if precondition == "dense-learns" and (few := self.level("dense", fewest)).below(LEARNT):
+            return f"dense knows {few.words} of the bits of the fewest people; {LEARNT:g} are needed"
+        if precondition == "dense-is-full" and (many := self.level("dense", self.most)).above(FULL):
+            return f"dense knows {many.words} of the bits of the most people, so that its capacity isn't reached"
         return None
 
     def runs(self) -> dict[str, ArmCapacity]:

@@ -1,4 +1,4 @@
-"""The catalogue of recipes/, read and checked: every claim is one that its recipe's measure can judge."""
+"""The catalogue of recipes/, read and checked: every claim and estimate is one that its recipe's measure can give."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from stemrepro.measures.base import measure_class, refusal
 
 
 def load(folder: Path = RECIPES) -> Catalog:
-    """Read recipes/ and check that every claim's measure knows its metric; UserError where it doesn't."""
+    """Read recipes/ and check that each measure knows the metrics of its recipe; UserError where it doesn't."""
     catalog = read_recipes(folder)
     for name, recipe in catalog.recipes.items():
         file = folder / f"{name}.yaml"
@@ -17,7 +17,8 @@ def load(folder: Path = RECIPES) -> Catalog:
             measure = measure_class(recipe.measure)
         except UserError as error:
             raise UserError(f"{file}: {error}") from error
-        for key, claim in recipe.claims.items():
-            if reason := refusal(measure, catalog, recipe, claim):
-                raise UserError(f"{file}: claim '{key}': {reason}")
+        for kind, asked in (("claim", recipe.claims), ("estimate", recipe.estimates)):
+            for key, one in asked.items():
+                if reason := refusal(measure, catalog, recipe, one):
+                    raise UserError(f"{file}: {kind} '{key}': {reason}")
     return catalog

@@ -10,17 +10,17 @@ from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
 from stemrepro.config.scale import Variant
 from stemrepro.measures import factorial, items, losses
-from stemrepro.measures.base import Measure, Precondition
+from stemrepro.measures.base import Level, Measure, Precondition
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.items import ArmItems
 from stemrepro.measures.losses import ArmLosses, Bucket
 from stemrepro.measures.metric import Field, metric
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.robustness import OWN_RATES, ROBUSTNESS, VARIANTS
-from stemrepro.verdicts.rule import CONFOUNDED, TOO_SHORT, TOO_SMALL
+from stemrepro.verdicts.rule import CONFOUNDED, TOO_SMALL
 
-MEMORY, UNIGRAM, ANSWERS, NO_GAIN = (
-    "token-only-below-three-quarters", "dense-beats-unigram", "dense-beats-answer-only", "no-gain-without-information",
+MEMORY, ANSWERS, NO_GAIN = (
+    "token-only-below-three-quarters", "dense-beats-answer-only", "no-gain-without-information",
 )  # fmt: skip
 """Names of preconditions."""
 UNINFORMED = ("stem-frozen", "stem-shuffled")
@@ -76,10 +76,9 @@ class Comparison(Measure):
             "a memory of the last token explains less than three quarters of the gap between dense and STEM full",
             CONFOUNDED, ("dense", "token-only", "stem-full"),
         ),
-        UNIGRAM: Precondition("at the first mark dense beats token frequencies", TOO_SHORT, ("dense",)),
         ANSWERS: Precondition("dense scores above what needs no knowledge", TOO_SMALL, ("dense",)),
         NO_GAIN: Precondition(
-            "rows that hold nothing learnt don't end below dense by more than the claim's smallest effect",
+            "rows that hold nothing learnt aren't shown to end below dense by more than the claim's smallest effect",
             CONFOUNDED, ("dense",), any_of=UNINFORMED, by_effect=True,
         ),
     }  # fmt: skip
@@ -144,6 +143,13 @@ class Comparison(Measure):
         tuned, common = (run_settings(Address(MAIN, arm), fields, Variant(tuned=flag), scale) for flag in (True, False))
         return runs or (self.arms[arm].losses if tuned == common else None)
 
+    def levels(self, metric: str) -> list[Level]:
+        """Return where dense stands on an accuracy."""
+        fields = self.parse(metric).fields
+        if fields.get("score") != "accuracy":
+            return []
+        return items.levels(self.arms["dense"].items, fields["task"], fields.get("seen", False))
+
     def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Return the same in other settings.
 
@@ -167,8 +173,6 @@ class Comparison(Measure):
             return items.untestable(self.arms["dense"].items, **parsed.fields)
         if precondition == MEMORY:
             return self._memory_explains()
-        if precondition == UNIGRAM:
-            return self._no_better_than_unigram()
         if precondition == NO_GAIN:
             return self._gain_without_information(smallest_effect)
         return None
@@ -176,30 +180,24 @@ class Comparison(Measure):
     def _memory_explains(self) -> str | None:
         """Return a reason where dense - token-only is three quarters of dense - STEM full or more, on prose."""
         dense, stem, memory = (self.arms[arm].losses for arm in ("dense", "stem-full", "token-only"))
-        gap, part = (losses.contrast(dense, low, "prose").mean for low in (stem, memory))
-        if gap <= 0:
-            return f"there is no gap between dense and stem-full to explain ({gap:.3f} nats)"
-        if part >= 0.75 * gap:
-            return f"the token-only control explains {100 * part / gap:.0f}% of the gap (three quarters or more)"
-        return None
-
-    def _no_better_than_unigram(self) -> str | None:
-        dense = self.arms["dense"].losses.whole()
-        first = float(dense.curve[dense.curve.tokens == dense.curve.tokens.min()]["prose"].mean())
-        if first >= (floor := dense.summary["unigram_nats_per_token"]):
-            return f"at the first mark dense ({first:.2f} nats) is no better than token frequencies ({floor:.2f})"
+        gap, part = (losses.contrast(dense, low, "prose") for low in (stem, memory))
+        if gap.interval(0.05)[1] <= 0:
+            return f"there is no gap between dense and stem-full to explain ({gap.mean:.3f} nats)"
+        if Contrast(part.differences - 0.75 * gap.differences).interval(0.05)[0] > 0:
+            return f"the token-only control explains {100 * part.mean / gap.mean:.0f}% of the gap (over three quarters)"
         return None
 
     def _gain_without_information(self, smallest_effect: float) -> str | None:
-        """Return a reason where a control whose rows say nothing ends below dense by more than what counts.
+        """Return a reason where a control whose rows say nothing is shown to end below dense by more than what counts.
 
-        Losses are those on prose, in the mean over seeds.
+        Losses are those on prose.
         """
         dense, controls = self.arms["dense"].losses, [arm for arm in UNINFORMED if arm in self.arms]
-        gains = {arm: losses.contrast(dense, self.arms[arm].losses, "prose").mean for arm in controls}
-        worst = max(gains, key=gains.get)
-        if gains[worst] > smallest_effect:
-            gain = f"ends {gains[worst]:.3f} nats below dense, more than the {smallest_effect:g} that count"
+        gains = {arm: losses.contrast(dense, self.arms[arm].losses, "prose").interval(0.05) for arm in controls}
+        worst = max(gains, key=lambda arm: gains[arm][0])
+        if gains[worst][0] > smallest_effect:
+            low, high = gains[worst]
+            gain = f"ends {low:.3f} to {high:.3f} nats (95%) below dense, more than the {smallest_effect:g} that count"
             return f"{worst}, whose rows hold nothing that was learnt of a token, {gain}"
         return None
 

@@ -161,9 +161,12 @@ class Context(CountsText):
     def untestable(self, metric: str, precondition: str) -> str | None:
         """Return why a metric can't be tested, or None.
 
-        dense-uses-context: the first half of a block must be worth CONTEXT_WORTH nats per token to dense. The targets
-        are those of the second half.
+        dense-uses-context: the first half of a block must not be shown to be worth less than CONTEXT_WORTH nats per
+        token to dense. The targets are those of the second half.
         """
-        if precondition == "dense-uses-context" and (gain := context_gain(self.arms["dense"]).mean) < CONTEXT_WORTH:
-            return f"half a block of context is worth {gain:.3f} nats to dense; {CONTEXT_WORTH:g} are needed"
+        if precondition == "dense-uses-context":
+            low, high = context_gain(self.arms["dense"]).interval(0.05)
+            if high < CONTEXT_WORTH:
+                nats = f"{low:.3f} to {high:.3f} nats (95%)"
+                return f"half a block of context is worth {nats} to dense; {CONTEXT_WORTH:g} are needed"
         return None

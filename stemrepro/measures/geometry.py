@@ -221,11 +221,11 @@ class Angles(Measure):
             one, other = one / first.random(what), other / second.random(what)
         return Contrast((one - other).to_numpy())
 
-    @metric("floor:rows", "an arm's p95 less that of random directions")
+    @metric("floor:rows", "an arm's p95 over that of random directions, less 1")
     def over_random(self, high: str, low: str) -> Contrast:
-        """Return the first arm's p95 less that of random directions, by seed."""
+        """Return the first arm's p95 over that of random directions, less 1, by seed."""
         first = self.arms[high]
-        return Contrast(first.by_layer("p95", "rows").mean(axis=1).to_numpy() - first.random("rows"))
+        return Contrast(first.by_layer("p95", "rows").mean(axis=1).to_numpy() / first.random("rows") - 1)
 
     @metric("learnt:rows", "an arm's p95 at the start of training less that at its end")
     def learnt(self, high: str, low: str) -> Contrast:

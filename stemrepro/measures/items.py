@@ -11,8 +11,9 @@ from functools import cached_property
 import numpy as np
 
 from stemrepro.common.errors import UserError
+from stemrepro.measures.base import Level
 from stemrepro.measures.reading import ArmTasks, Array
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.contrast import Contrast, of_shares
 
 TASK = dict.fromkeys(("acc", "acc_norm", "answer_acc", "answer_acc_norm"), Array("yes or no", "seeds items")) | {
     "margin": Array("numbers", "seeds items", least=None),
@@ -33,6 +34,11 @@ class Sample:
     def of_seeds(self, count: int) -> "Sample":
         """Return the same of the first `count` seeds."""
         return Sample(self.values[:count], self.weights[:count], self.clusters)
+
+    @property
+    def count(self) -> np.ndarray:
+        """Number of items that weigh as much as those of each seed (Kish) [seeds]."""
+        return 1 / (self.weights**2).sum(axis=1)
 
     @property
     def by_seed(self) -> np.ndarray:
@@ -105,8 +111,33 @@ class ArmItems(ArmTasks):
         return float(np.mean([max(floor.values()) for floor in floors])), best
 
 
-ACCURACY_LEAD = 2.0  # points by which dense must beat chance, majority and the answers alone
 MARGIN_LEAD = 0.05  # bits that the prompt must add to dense's right answers over wrong ones
+
+
+def difference(first: Sample, second: Sample, share: bool) -> Contrast:
+    """Return the difference of two samples of the same items by seed, with the error between items.
+
+    Args:
+        first: of one arm.
+        second: of the other.
+        share: whether values are shares in points, which are tested on logits.
+    """
+    contrast = Sample(first.values - second.values, first.weights, first.clusters).contrast()
+    if not share or not first.values.size:
+        return contrast
+    return of_shares(first.by_seed, second.by_seed, first.count, contrast.item_se, contrast.item_df)
+
+
+def levels(dense: ArmItems, task: str, seen: bool = False) -> list[Level]:
+    """Return where dense stands in accuracy on a task or group, with the floor that needs no knowledge.
+
+    The result is empty where there are no items.
+    """
+    sample = dense.whole().sample("accuracy", task, seen)
+    if not sample.values.size:
+        return []
+    errors, (floor, which) = sample.contrast(), dense.floor(task, seen)
+    return [Level(sample.by_seed, sample.count, floor, which, errors.item_se, errors.item_df)]
 
 
 def contrast(high: ArmItems, low: ArmItems, score: str, task: str, seen: bool = False) -> Contrast:
@@ -123,26 +154,25 @@ def contrast(high: ArmItems, low: ArmItems, score: str, task: str, seen: bool = 
     first, second = (arm.sample(score, task, seen).of_seeds(count) for arm in (high, low))
     if not (same and np.array_equal(first.clusters, second.clusters) and np.array_equal(first.weights, second.weights)):
         raise UserError(f"{high.folder} and {low.folder} were scored on different seeds or items")
-    return Sample(first.values - second.values, first.weights, first.clusters).contrast()
+    return difference(first, second, score == "accuracy")
 
 
 def untestable(dense: ArmItems, score: str, task: str, seen: bool = False) -> str | None:
     """Return why a score can't be tested at this scale, or None; judged by the dense arm alone.
 
-    Dense must score 2 points above chance, the most frequent answer and the answers without their prompt. In a group it
-    must score above the mean of each task's best of these. For margins, its prompts must add 0.05 bits to right answers
-    over wrong ones. Unmeasured where dense diverged.
+    Dense must not be shown to score less than 2 points above chance, the most frequent answer and the answers without
+    their prompt; in a group, above the mean of each task's best of these. For margins, its prompts must not be shown to
+    add less than 0.05 bits to right answers over wrong ones. Unmeasured where dense diverged.
     """
     if not dense.whole().tasks(task):
         return "this scale has no items of it"
-    mean = float(dense.sample(score, task, seen).by_seed.mean())
-    if np.isnan(mean):
+    sample = dense.sample(score, task, seen)
+    if np.isnan(sample.by_seed).any():
         return "no item's fact was seen in training"
-    if score == "margin":
-        if mean < MARGIN_LEAD:
-            return f"dense's prompts add {mean:.3f} bits to right answers over wrong ones; {MARGIN_LEAD:g} are needed"
-        return None
-    floor, which = dense.floor(task, seen)
-    if mean < floor + ACCURACY_LEAD:
-        return f"dense scores {mean:.1f}, less than {ACCURACY_LEAD:g} points above the {floor:.1f} of {which}"
+    if score == "accuracy":
+        return levels(dense, task, seen)[0].at_floor()
+    low, high = sample.contrast().interval(0.05)
+    if high < MARGIN_LEAD:
+        bits = f"{low:.3f} to {high:.3f} bits (95%)"
+        return f"dense's prompts add {bits} to right answers over wrong ones; {MARGIN_LEAD:g} are needed"
     return None

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures.base import Measure, Precondition
+from stemrepro.measures.base import Level, Measure, Precondition
 from stemrepro.measures.clusters import pair_error
 from stemrepro.measures.metric import NAME, Field, metric
-from stemrepro.measures.reading import SEEDS, ArmScores, Array, difference, read_csv, read_npz
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.measures.reading import SEEDS, ArmScores, Array, read_csv, read_npz
+from stemrepro.verdicts.contrast import Contrast, of_shares
 from stemrepro.verdicts.rule import TOO_SMALL
 
 FACTS = {
@@ -112,13 +112,32 @@ know so many PAIRS.
 PRIMARY_RELATION = "capital"
 
 
-def _contrast(values: np.ndarray, known: np.ndarray, cases: object) -> Contrast:
-    """Return the means of each seed over the cases that it knew [seeds], with the error between countries."""
+def _mean(values: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Return the means of each seed over the cases that it knew [seeds]; NaN where it knew none."""
     counted = known.sum(axis=1)
-    means = np.divide(
+    return np.divide(
         np.where(known, values, 0).sum(axis=1), counted, out=np.full(len(values), np.nan), where=counted > 0
     )
-    return Contrast(means, *pair_error(values, known, cases["source"].to_numpy(), cases["target"].to_numpy()))
+
+
+def _contrast(values: np.ndarray, known: np.ndarray, cases: object) -> Contrast:
+    """Return the means of each seed over the cases that it knew [seeds], with the error between countries."""
+    error = pair_error(values, known, cases["source"].to_numpy(), cases["target"].to_numpy())
+    return Contrast(_mean(values, known), *error)
+
+
+def _shares(first: np.ndarray, second: np.ndarray, known: np.ndarray, cases: object) -> Contrast:
+    """Return the same of the difference of two shares in points [seeds, cases], to be tested on logits."""
+    plain = _contrast(first - second, known, cases)
+    means = (_mean(values, known) for values in (first, second))
+    return of_shares(*means, known.sum(axis=1), plain.item_se, plain.item_df)
+
+
+def _difference(field: str, first: np.ndarray, second: np.ndarray, known: np.ndarray, cases: object) -> Contrast:
+    """Return the difference of two results in a field [seeds, cases]: of shares, or of probabilities."""
+    if FIELDS[field] == 100:
+        return _shares(first, second, known, cases)
+    return _contrast(first - second, known, cases)
 
 
 class Knowledge(Measure):
@@ -180,7 +199,7 @@ class Knowledge(Measure):
             pair.isin(set(pair[capital & known_row & moved_row])).to_numpy() & ~capital & known_row
             for known_row, moved_row in zip(known, moved, strict=True)
         ])  # fmt: skip
-        return _contrast(100 * moved - 50, with_it, cases)
+        return _shares(100.0 * moved, np.full(moved.shape, 50.0), with_it, cases)
 
     @metric(
         "recall:{which}",
@@ -190,7 +209,19 @@ class Knowledge(Measure):
     def recall(self, high: str, low: str, which: str) -> Contrast:
         """Return a difference in points by seed, over the seeds that both have."""
         told, held_out = which != "untold", which != "trained"
-        return difference(*(100 * self.facts[arm].recall(told, held_out) for arm in (high, low)))
+        one, other = (self.level(arm, told, held_out) for arm in (high, low))
+        return of_shares(one.percent, other.percent, one.items)
+
+    def level(self, arm: str, told: bool = True, held_out: bool = True) -> Level:
+        """Return the points of facts whose answer is an arm's first choice; see `ArmFacts.recall`."""
+        facts = self.facts[arm]
+        prompts = 1 if held_out else facts.arrays["first"].shape[2] - 2
+        return Level(100 * facts.recall(told, held_out), float(prompts * (facts.facts["told"] == told).sum()))
+
+    def levels(self, metric: str) -> list[Level]:
+        """Return where dense stands in recall; edits are of other arms."""
+        which = self.parse(metric).fields.get("which")
+        return [self.level("dense", which != "untold", which != "trained")] if which else []
 
     @metric("{field}:{method}", "result of a method's edits (points, or a probability), difference of two arms")
     def between(self, high: str, low: str, field: str, method: str) -> Contrast:
@@ -204,8 +235,8 @@ class Knowledge(Measure):
         (cases, known), (same, also) = one.own_cases(method), other.own_cases(method)
         if not (cases.equals(same) and np.array_equal(one.arrays["seeds"][:count], other.arrays["seeds"][:count])):
             raise UserError(f"{one.folder} and {other.folder} were scored on different seeds or cases")
-        values = FIELDS[field] * (one.values(method, field)[:count] - other.values(method, field)[:count])
-        return _contrast(values, known[:count] & also[:count], cases)
+        pair = (FIELDS[field] * edits.values(method, field)[:count] for edits in (one, other))
+        return _difference(field, *pair, known[:count] & also[:count], cases)
 
     @metric("{field}:{method}>{other}", "the same of the first arm alone, difference of two methods on the same cases")
     def over_method(self, high: str, low: str, field: str, method: str, other: str) -> Contrast:
@@ -218,7 +249,8 @@ class Knowledge(Measure):
         if edits.lengths(method) != edits.lengths(other):
             raise UserError(f"'{method}' and '{other}' are methods of different cases")
         cases, known = edits.own_cases(method)
-        return _contrast(FIELDS[field] * (edits.values(method, field) - edits.values(other, field)), known, cases)
+        pair = (FIELDS[field] * edits.values(name, field) for name in (method, other))
+        return _difference(field, *pair, known, cases)
 
     @metric(
         "{field=closer}:{method}",
@@ -240,17 +272,17 @@ class Knowledge(Measure):
         cases, known = edits.own_cases(method)
         has, values = cases[label].to_numpy(bool), 100 * edits.values(method, "success")
         without, labelled = (_contrast(values, known & which, cases) for which in (~has, has))
-        df = min(without.item_df, labelled.item_df)
-        return Contrast(
-            without.differences - labelled.differences, float(np.hypot(without.item_se, labelled.item_se)), df
-        )
+        count = np.minimum(*((known & which).sum(axis=1) for which in (~has, has)))
+        error = float(np.hypot(without.item_se, labelled.item_se)), min(without.item_df, labelled.item_df)
+        return of_shares(without.differences, labelled.differences, count, *error)
 
     def untestable(self, metric: str, precondition: str) -> str | None:
         """Return a reason where too little is known before any edit, or None."""
         if precondition == "facts-learnt":
-            told, untold = (100 * self.facts["dense"].recall(told).mean() for told in (True, False))
-            if told < LEARNT or told - untold < LEAD:
-                return f"dense recalls {told:.0f}% of the told facts and {untold:.0f}% of the untold ones"
+            told, untold = (self.level("dense", told) for told in (True, False))
+            lead = of_shares(told.percent, untold.percent, min(told.items, untold.items))
+            if told.below(LEARNT) or lead.interval(0.05)[1] < LEAD:
+                return f"dense recalls {told.words} of the told facts and {untold.words} of the untold ones"
         if precondition == "pairs-known":
             edits = self.edits["stem-full"]
             cases, known = edits.own_cases(self.parse(metric).fields["method"])

@@ -13,12 +13,12 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
 from stemrepro.measures import losses
-from stemrepro.measures.base import Measure, Precondition
+from stemrepro.measures.base import Level, Measure, Precondition
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.metric import WHOLE, Field, metric
-from stemrepro.measures.reading import ArmScores, difference
-from stemrepro.verdicts.contrast import Contrast
-from stemrepro.verdicts.rule import TOO_EASY, TOO_SMALL
+from stemrepro.measures.reading import ArmScores
+from stemrepro.verdicts.contrast import Contrast, of_shares
+from stemrepro.verdicts.rule import TOO_SMALL
 
 WAYS = ("chosen", "generated")
 """By log-likelihood among all values, and by greedy generation."""
@@ -47,8 +47,6 @@ class ArmHaystack(ArmScores):
 
 FOUND = 80.0
 """Points that dense must find where it was trained to; below them there is no finding to change."""
-ROOM = 10.0
-"""Points that dense must miss where a lead over it is claimed: twice the smallest effect. Else nobody can lead."""
 KEPT, ANEW = "longer", "longer-anew"
 """The variants of the extension: tables carried over, and drawn again as the official code does."""
 
@@ -60,12 +58,6 @@ class Needle(Measure):
     preconditions: ClassVar[dict[str, Precondition]] = {
         "dense-finds": Precondition(
             f"dense finds {FOUND:g}% before the extension at the length it was trained on", TOO_SMALL, ("dense",)
-        ),
-        "dense-leaves-room": Precondition(
-            f"dense misses {ROOM:g}% or more at every length that the metric compares", TOO_EASY, ("dense",)
-        ),
-        "dense-finds-longer": Precondition(
-            f"dense finds {FOUND:g}% after the extension at its length", TOO_SMALL, ("dense",)
         ),
     }  # fmt: skip
 
@@ -86,6 +78,23 @@ class Needle(Measure):
         """Return points of needles found by seed, mean over depths."""
         return self.scores[Address(variant, arm)].found(length, way).mean(axis=1).to_numpy()
 
+    def needles(self, variant: str, arm: str, length: int) -> int:
+        """Return how many needles a seed of an arm looks for in rows of a length, over all depths."""
+        frame = self.scores[Address(variant, arm)].frame
+        rows = frame[(frame["length"] == length) & (frame["seed"] == frame["seed"].min())]
+        return int(rows["rows"].sum())
+
+    def level(self, variant: str, length: int, way: str = "chosen") -> Level:
+        """Return where dense stands at a length."""
+        return Level(self.found(variant, "dense", length, way), self.needles(variant, "dense", length))
+
+    def levels(self, metric: str) -> list[Level]:
+        """Return where dense stands at the lengths that a metric compares."""
+        fields = self.parse(metric).fields
+        if not fields:
+            return [] if metric == "anew-loss" else [self.level(KEPT, self.length(v)) for v in (MAIN, KEPT)]
+        return [self.level(fields.get("variant", MAIN), fields["length"], fields["way"])] if "way" in fields else []
+
     @metric(
         "{way}:{length}",
         "points of needles found in rows of so many tokens before the extension, by log-likelihood among all "
@@ -94,7 +103,8 @@ class Needle(Measure):
     @metric("{way}:{length}@{variant}", "the same after the extension at that variant")
     def lead(self, high: str, low: str, length: int, way: str = "chosen", variant: str = MAIN) -> Contrast:
         """Return the points by seed that one arm finds more than another, over the seeds that both have."""
-        return difference(*(self.found(variant, arm, length, way) for arm in (high, low)))
+        pair = (self.found(variant, arm, length, way) for arm in (high, low))
+        return of_shares(*pair, self.needles(variant, high, length))
 
     @metric(
         f"growth@{KEPT}",
@@ -112,7 +122,9 @@ class Needle(Measure):
     )
     def lost_anew(self, high: str, low: str, length: int) -> Contrast:
         """Return the points by seed that the first arm loses."""
-        return Contrast(self.found(KEPT, high, length) - self.found(ANEW, high, length))
+        return of_shares(
+            *(self.found(variant, high, length) for variant in (KEPT, ANEW)), self.needles(KEPT, high, length)
+        )
 
     @metric("anew-loss", "the same of the loss, nats per token of plain prose at the end of the extension")
     def loss_anew(self, high: str, low: str) -> Contrast:
@@ -120,24 +132,12 @@ class Needle(Measure):
         return losses.contrast(self.losses(ANEW, high), self.losses(KEPT, high), "prose")
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return a reason where dense finds too few needles, or too many for a lead over it, or None."""
+        """Return a reason where dense finds too few needles, or None."""
         if precondition == "none":
             return None
-        if precondition == "dense-leaves-room":
-            return self.no_room(metric)
-        variant = KEPT if precondition == "dense-finds-longer" else MAIN
-        length = self.length(variant)
-        if (points := float(self.found(variant, "dense", length).mean())) < FOUND:
-            return f"dense finds {points:.0f}% of the needles in {length} tokens; {FOUND:g} are needed"
-        return None
-
-    def no_room(self, metric: str) -> str | None:
-        """Return why a lead over dense can't show at the lengths of a metric, or None."""
-        fields = self.parse(metric).fields
-        variant = fields.get("variant", MAIN) if fields else KEPT  # growth has none
-        for length in [fields["length"]] if fields else [self.length(MAIN), self.length(KEPT)]:
-            if (points := float(self.found(variant, "dense", length).mean())) > 100 - ROOM:
-                return f"dense finds {points:.1f}% of the needles in {length} tokens, which leaves no room for a lead"
+        length = self.length(MAIN)
+        if (level := self.level(MAIN, length)).below(FOUND):
+            return f"dense finds {level.words} of the needles in {length} tokens; {FOUND:g} are needed"
         return None
 
     def runs(self) -> dict[str, ArmHaystack]:

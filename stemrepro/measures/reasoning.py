@@ -10,9 +10,10 @@ from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.recipe import Recipe
-from stemrepro.measures.base import Measure, Precondition
+from stemrepro.measures.base import LEAD, Level, Measure, Precondition
 from stemrepro.measures.context import EDGES, Part, mean_difference
 from stemrepro.measures.items import Sample
+from stemrepro.measures.items import difference as item_difference
 from stemrepro.measures.metric import Field, Like, metric
 from stemrepro.measures.reading import SEEDS, ArmScores, ArmTasks, Array, read_npz
 from stemrepro.verdicts.contrast import Contrast
@@ -98,8 +99,6 @@ class ArmReasoning(ArmTasks):
         )
 
 
-LEAD = 2.0
-"""Points by which dense must beat what needs no knowledge."""
 GROWTHS = {"repeat": (0, (1, 2)), "far": (1, (2,))}
 """Kinds of targets (0 new, 1 near, 2 far) whose leads a growth compares: the first with all of the others."""
 MOST_CUT = 0.05
@@ -143,7 +142,19 @@ class Scored(Measure):
             return Contrast(np.array([np.nan]))
         if not (np.array_equal(one.clusters, other.clusters) and one.values.shape == other.values.shape):
             raise UserError(f"{high} and {low} were scored on different seeds or items of '{task}'")
-        return Sample(one.values - other.values, one.weights, one.clusters).contrast()
+        return item_difference(one, other, share=True)
+
+    def levels(self, metric: str) -> list[Level]:
+        """Return where dense stands on a score, with what needs no knowledge."""
+        fields = self.parse(metric).fields
+        if "task" not in fields:
+            return []
+        dense, task, words = self.items("dense", fields.get("variant", MAIN)), fields["task"], fields.get("words")
+        sample = dense.whole().sample(task, words)
+        if not sample.values.size:
+            return []
+        floor, errors = float(dense.sample(task, words, "floor").by_seed.mean()), sample.contrast()
+        return [Level(sample.by_seed, sample.count, floor, "what needs no knowledge", errors.item_se, errors.item_df)]
 
     def untestable(self, metric: str, precondition: str) -> str | None:
         """Return a reason where a score has no items, or dense can't answer them, or None."""
@@ -157,15 +168,9 @@ class Scored(Measure):
             return "no item is of that length"
         if precondition == "none":
             return None
-        columns = ("value", "floor", "cut")
-        score, floor, cut = (float(dense.sample(task, words, field).by_seed.mean()) for field in columns)
-        if cut > MOST_CUT:
+        if (cut := float(dense.sample(task, words, "cut").by_seed.mean())) > MOST_CUT:
             return f"{cut:.0%} of the prompts are longer than the models' context and would lose their beginning"
-        if score < floor + LEAD:
-            return (
-                f"dense scores {score:.1f}, less than {LEAD:g} points above the {floor:.1f} of what needs no knowledge"
-            )
-        return None
+        return self.levels(metric)[0].at_floor()
 
 
 class Reasoning(Scored):

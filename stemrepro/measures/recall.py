@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures.base import Measure, Precondition
+from stemrepro.measures.base import Level, Measure, Precondition
 from stemrepro.measures.metric import WHOLE, Field, metric
-from stemrepro.measures.reading import ArmScores, difference
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.measures.reading import ArmScores
+from stemrepro.verdicts.contrast import Contrast, of_shares
 from stemrepro.verdicts.rule import TOO_SMALL
 
 
@@ -32,6 +32,11 @@ class ArmRecall(ArmScores):
         if rows.empty:
             raise UserError(f"{self.folder}/recall.csv has no documents of {pairs} pairs and {length} tokens")
         return 100 * (rows["first_right"] / rows["first_queries"] if first else rows["right"] / rows["queries"])
+
+    def queries(self, pairs: int, length: int, first: bool = False) -> np.ndarray:
+        """Return the number of queries by seed."""
+        rows = self.frame[(self.frame["pairs"] == pairs) & (self.frame["length"] == length)].set_index("seed")
+        return rows["first_queries" if first else "queries"].to_numpy(float)
 
 
 SOLVED = 90.0
@@ -71,22 +76,29 @@ class Recall(Measure):
         """Return the points of an arm by seed."""
         return self.arms[arm].accuracy(pairs, length, first).to_numpy()
 
-    def mean(self, arm: str, length: int) -> np.ndarray:
-        """Return the mean over the numbers of pairs that training has, by seed."""
-        return np.mean([self.accuracy(arm, pairs, length) for pairs in self.pairs(self.trained)], axis=0)
-
     @metric(
         "recalled", "points of right values at the trained length, mean over numbers of pairs, difference of two arms"
     )
     @metric("recalled:{pairs}", "the same with so many pairs")
     @metric("{what=first}:{pairs}", "the same of the first query of each key")
     @metric("{what=longer}", "the same as recalled at the longest documents, longer than those trained on")
+    @metric("{what=longer-most}", "the same there with the most pairs that training has")
     def recalled(self, high: str, low: str, pairs: int | None = None, what: str | None = None) -> Contrast:
         """Return a difference in points by seed, over the seeds that both have."""
-        if pairs is None:
-            length = self.longest if what == "longer" else self.trained
-            return difference(*(self.mean(arm, length) for arm in (high, low)))
-        return difference(*(self.accuracy(arm, pairs, self.trained, what == "first") for arm in (high, low)))
+        one, other = (self.level(arm, pairs, what) for arm in (high, low))
+        return of_shares(one.percent, other.percent, one.items)
+
+    def level(self, arm: str, pairs: int | None = None, what: str | None = None) -> Level:
+        """Return what an arm recalls by seed, with the number of queries; see `recalled`."""
+        length, first = self.longest if what in ("longer", "longer-most") else self.trained, what == "first"
+        steps = self.pairs(self.trained) if pairs is None else [pairs]
+        steps = steps[-1:] if what == "longer-most" else steps
+        queries = np.sum([self.arms["dense"].queries(step, length, first) for step in steps], axis=0)
+        return Level(np.mean([self.accuracy(arm, step, length, first) for step in steps], axis=0), queries)
+
+    def levels(self, metric: str) -> list[Level]:
+        """Return where dense stands on a metric."""
+        return [] if metric == "pairs-slope" else [self.level("dense", **self.parse(metric).fields)]
 
     @metric("pairs-slope", "how an arm's lead over the other changes with each doubling of the number of pairs, points")
     def over_pairs(self, high: str, low: str) -> Contrast:
@@ -99,6 +111,6 @@ class Recall(Measure):
         """Return a reason where dense recalls too little, or None."""
         if precondition == "dense-recalls":
             fewest = min(self.pairs(self.trained))
-            if (points := float(self.accuracy("dense", fewest, self.trained).mean())) < SOLVED:
-                return f"dense says {points:.0f}% of the values right with {fewest} pairs; {SOLVED:g} are needed"
+            if (level := self.level("dense", fewest)).below(SOLVED):
+                return f"dense says {level.words} of the values right with {fewest} pairs; {SOLVED:g} are needed"
         return None

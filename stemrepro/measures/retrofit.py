@@ -127,11 +127,12 @@ class Retrofit(Measure):
         """Return why a metric can't be tested under one of `preconditions`, or None."""
         if precondition != NO_GAIN:
             return None
-        gain = losses.contrast(self.arms[SCRATCH]["dense"], self.arms[MEAN][CONSTANT], "prose").mean
-        if gain <= smallest_effect:
+        low, high = losses.contrast(self.arms[SCRATCH]["dense"], self.arms[MEAN][CONSTANT], "prose").interval(0.05)
+        if not low > smallest_effect:
             return None
         return (
-            f"{CONSTANT}, whose only row never learns, ends {gain:.3f} nats below dense in two stages, "
+            f"{CONSTANT}, whose only row never learns, ends {low:.3f} to {high:.3f} nats (95%) below dense in two "
+            f"stages, "
             f"more than the {smallest_effect:g} that count"
         )
 

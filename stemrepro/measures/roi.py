@@ -4,13 +4,10 @@ The paper divides an arm's mean accuracy by its FLOPs and compares with dense. H
 So log ROI = log(accuracy / dense's) + log(dense's FLOPs / the arm's), of which the second part needs no training.
 """
 
-from typing import ClassVar
-
 import numpy as np
 
 from stemrepro.measures import items
-from stemrepro.measures.base import Precondition
-from stemrepro.measures.comparison import ANSWERS, NO_GAIN, ComparedArm, Comparison
+from stemrepro.measures.comparison import ComparedArm, Comparison
 from stemrepro.measures.losses import ArmLosses, paired
 from stemrepro.measures.metric import metric
 from stemrepro.verdicts.contrast import Contrast
@@ -80,10 +77,6 @@ def by_curve(first: ArmLosses, second: ArmLosses, metric: str) -> Contrast:
 class TrainingRoi(Comparison):
     """Logarithms of ROI and of its factors, and what losses say of the same."""
 
-    preconditions: ClassVar[dict[str, Precondition]] = {
-        name: Comparison.preconditions[name] for name in (ANSWERS, NO_GAIN)
-    }
-
     @metric("{what=roi}", "log of (accuracy / training FLOPs), the paper's ROI over dense's")
     @metric("{what=roi-above-chance}", "the same with chance taken off both accuracies")
     @metric("{what=accuracy-factor}", "log of the accuracy alone")
@@ -111,12 +104,3 @@ class TrainingRoi(Comparison):
     def over_flops(self, high: str, low: str, what: str, setting: str | None = None) -> Contrast:
         """Return what losses during training say, by seed."""
         return by_curve(*self.pair(high, low, setting), what)
-
-    def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
-        """Return why a metric can't be tested, or None.
-
-        Accuracies need a dense arm above what needs no knowledge; for losses see Comparison.
-        """
-        if precondition == ANSWERS:
-            return items.untestable(self.arms["dense"].items, "accuracy", GROUP)
-        return super().untestable(metric, precondition, smallest_effect)

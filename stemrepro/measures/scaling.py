@@ -72,9 +72,9 @@ class Scaling(Comparison):
             raise UserError(f"the recipe has no arm '{arm}' at '{variant}'; add it to the variant's arms")
         return runs.variants[variant] if variant else runs.losses
 
-    @metric("tokens[:{span}]", "slope of the prose gap of two arms per doubling of tokens, by seed")
-    def slope(self, high: str, low: str, span: slice = slice(None)) -> Contrast:
-        """Return the least-squares slope of the gap over log2 of the tokens, by seed; over all rungs or a span."""
+    @metric("tokens:{span}", "slope of the prose gap of two arms per doubling of tokens, over early or late rungs")
+    def slope(self, high: str, low: str, span: slice) -> Contrast:
+        """Return the least-squares slope of the gap over log2 of the tokens, by seed, over the rungs of a span."""
         rungs = dict(list(self.rungs().items())[span])
         gaps = [losses.contrast(self.losses(high, at), self.losses(low, at), "prose") for at in rungs]
         return Contrast(losses.slope(np.array(list(rungs.values())), np.stack([gap.differences for gap in gaps])))

@@ -1,10 +1,10 @@
 """Pages from templates, with the numbers of today's results.
 
-docs/src/NAME.md.j2 becomes docs/NAME.md, or the repository's README.md. Templates are Jinja2's. A claim is named
-scale/recipe/claim and a figure's data scale/recipe; a table in docs/ is named by its path.
+docs/src/NAME.md.j2 becomes docs/NAME.md, or the repository's README.md. Templates are Jinja2's. A claim or
+estimate is named scale/recipe/name and a figure's data scale/recipe; a table in docs/ is named by its path.
 
-    {{ claim("laptop/rivals/equal-flops") }}                             a claim's effect: 0.22 (0.20 to 0.23)
-    {{ claim("laptop/rivals/equal-flops", "seeds") | number(".0f") }}    another numeric field of it
+    {{ effect("laptop/rivals/equal-flops") }}                            of a claim or an estimate: 0.22 (0.20 to 0.23)
+    {{ effect("laptop/rivals/equal-flops", "seeds") | number(".0f") }}   another numeric field of a claim
     {{ verdict("laptop/rivals/equal-flops") }}                           its verdict
     {{ data("laptop/rivals", panel="FLOPs", what="dense-wide") }}        the number in the one row with these values
     {{ data("docs/kills.csv", "lost", resumed_from=16, died_after=19) }} a column other than "value"
@@ -12,6 +12,8 @@ scale/recipe/claim and a figure's data scale/recipe; a table in docs/ is named b
     {{ cell("table-3-1b/dense/average") }}                               a number of the paper (recipes/paper.yaml)
     {{ scale("laptop", "runs") | number(".0f") }}                        also dense's tokens, parameters and
                                                                          tokens_per_parameter
+    {{ asked("rivals", "laptop", "equal-flops") }}                       sentences of claims; all of the recipe's
+                                                                         where none is named
     {{ tally("laptop") }}                                                verdicts by origin
     {{ primary("laptop") }}                                              primary claims
     {{ prices("paper-1b") }}                                             a scale's price, with what it assumes
@@ -23,7 +25,7 @@ Filters that write take a format of Python's, ".2f" unless given. `number` write
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -42,8 +44,10 @@ from stemrepro.measures.catalog import load
 from stemrepro.model.cost import parameter_counts
 from stemrepro.pipeline import price
 from stemrepro.pipeline.plan import make_params
-from stemrepro.report.scoreboard import every_row, labelled, primary_table, shown
-from stemrepro.report.verdicts import out_of_reach, read_verdicts, recipe_table, tally_table, verdict_label
+from stemrepro.report.estimates import PANEL as ESTIMATES
+from stemrepro.report.pages import shown
+from stemrepro.report.scoreboard import every_row, labelled, primary_table
+from stemrepro.report.verdicts import read_verdicts, recipe_table, sizes, tally_table
 
 SOURCES = Path("docs/src")
 
@@ -114,21 +118,40 @@ class Numbers:
     def _catalog(self) -> Catalog:
         return load()
 
-    def _claim(self, name: str) -> dict:
-        recipe, _, claim = name.rpartition("/")
+    def _claims(self, recipe: str) -> dict[str, dict]:
         paths = {str(path.parent.relative_to(self._results)): path for path in self._results.glob("*/*/verdicts.json")}
-        rows = self._verdicts(_pick("recipe", recipe, paths, self._results))
-        return _pick("claim", claim, {row["claim"]: row for row in rows}, recipe)
+        return {row["claim"]: row for row in self._verdicts(_pick("recipe", recipe, paths, self._results))}
 
-    def claim(self, name: str, field: str = "ours") -> Estimate:
-        """Return a number of a claim: its effect with the interval, or another field."""
-        row = {key: value for key, value in self._claim(name).items() if value is not None}
-        ends = (row["ci_low"], row["ci_high"]) if field == "ours" and "ci_low" in row else ()
+    def effect(self, name: str, field: str = "ours") -> Estimate:
+        """Return a number of a claim or an estimate: its effect with the interval, or another field of a claim."""
+        recipe, _, key = name.rpartition("/")
+        claims = self._claims(recipe)
+        if key in claims:
+            row = {field: value for field, value in claims[key].items() if value is not None}
+        else:
+            row = self._estimate(recipe, key, claims)
+        ends = (float(row["ci_low"]), float(row["ci_high"])) if field == "ours" and "ci_low" in row else ()
         return Estimate(float(_pick("field", field, row, name)), *ends)
 
+    def _estimate(self, recipe: str, key: str, claims: Iterable[str]) -> dict[str, str]:
+        """Return the line of data.csv with an estimate; "value" and "count" are called as a claim's fields."""
+        rows = self._table(self._results / recipe / "data.csv")
+        rows = rows[rows["panel"] == ESTIMATES].set_index("what", drop=False)
+        if key not in rows.index:
+            raise unknown("claim or estimate", key, [*claims, *rows.index], recipe)
+        row = rows.loc[key].rename({"value": "ours", "count": "seeds"})
+        return row[row != ""].to_dict()
+
     def verdict(self, name: str) -> str:
-        """Return what a claim's verdict is called."""
-        return verdict_label(self._claim(name))
+        """Return a claim's verdict."""
+        recipe, _, claim = name.rpartition("/")
+        return _pick("claim", claim, self._claims(recipe), recipe)["verdict"]
+
+    def asked(self, recipe: str, scale: str, *names: str) -> str:
+        """List claims of a recipe, all of them where none is named, with the scale at which they are asked."""
+        claims = self._catalog.recipe(recipe).claims
+        chosen = {name: _pick("claim", name, claims, f"recipes/{recipe}.yaml") for name in names} or claims
+        return "\n".join(f"* {claim.sentence} `{recipe}/{name}`, {scale}" for name, claim in chosen.items())
 
     def cell(self, name: str) -> Estimate:
         """Return a number of the paper."""
@@ -189,18 +212,18 @@ class Numbers:
     def tally(self, scale: str) -> str:
         """Count verdicts by origin, over the claims of a scale's page."""
         rows = every_row(scale, self._results)
-        return "\n".join([*tally_table(rows), "", out_of_reach(rows)])
+        return "\n".join([*tally_table(rows), "", sizes(rows)])
 
     def primary(self, scale: str) -> str:
         """List the primary claims of a scale's page."""
         return "\n".join(primary_table(list(map(labelled, every_row(scale, self._results)))))
 
     def recipes(self, scale: str) -> str:
-        """Count verdicts by recipe, over the claims of a scale's page."""
+        """Count verdicts by recipe that has claims, over those of a scale's page."""
         catalog, rows = self._catalog.recipes, {}
         for name, at in shown(scale, self._results):
-            if (path := self._results / at / name / "verdicts.json").exists():
-                rows[catalog[name].title] = (catalog[name].paper_item, self._verdicts(path))
+            if (path := self._results / at / name / "verdicts.json").exists() and (claims := self._verdicts(path)):
+                rows[catalog[name].title] = (catalog[name].paper_item, claims)
         return "\n".join(recipe_table(rows))
 
 

@@ -1,4 +1,4 @@
-"""Recipes judged and drawn, as many at a time as there are cores, after one import."""
+"""Recipes measured and drawn, as many at a time as there are cores, after one import."""
 
 from pathlib import Path
 
@@ -6,17 +6,17 @@ from stemrepro.common.workers import Job, run_jobs
 from stemrepro.report.analyse import analyse
 
 
-def analyse_all(names: list[str], scale: str, scores: Path, results: Path) -> list[dict]:
-    """Analyse recipes and return their rows of verdicts.json, those of a recipe together.
+def analyse_all(names: list[str], scale: str, scores: Path, results: Path) -> int:
+    """Analyse recipes and return how many claims they have.
 
     Raises:
         UserError: see `analyse`.
     """
     if len(names) == 1:  # in this process, which has imported all that it takes
-        return analyse(names[0], scale, scores, results)
+        return len(analyse(names[0], scale, scores, results))
     given = {"scale": scale, "scores": scores, "results": results}
     jobs = [Job(f"{__name__}:_analyse", name, name, 1, given) for name in names]
-    return [row for _, rows in run_jobs(jobs, len(jobs), 1, [__name__], "analyses") for row in rows]
+    return sum(len(rows) for _, rows in run_jobs(jobs, len(jobs), 1, [__name__], "analyses"))
 
 
 def _analyse(name: str, report: object, **given: object) -> list[dict]:

@@ -26,7 +26,7 @@ from stemrepro.measures.base import scores_of
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.pipeline.planned import Params
 from stemrepro.report.metrics import METRICS, compared_arms
-from stemrepro.verdicts.robustness import LONG_END
+from stemrepro.report.pages import EVIDENCE, VERDICTS
 
 DRAWING, PIPELINE, TARGETS = Path("dvc.yaml"), PLAN / "dvc.yaml", PLAN / "targets"
 """The pipeline that draws committed results, that of a plan, and what DVC makes (`dvc repro $(cat plan/targets)`)."""
@@ -236,14 +236,14 @@ def scale_files(catalog: Catalog, scales: Iterable[str]) -> list[str]:
 
 
 def drawn_from(recipe: str, catalog: Catalog, scales: Iterable[str]) -> list[str]:
-    """Return the files that a recipe's figure and verdicts follow from, other than its scores."""
+    """Return the files that a recipe's figure and evidence follow from, other than its scores."""
     analyses = [path for path in (ANALYSES / f"{recipe}.py",) if path.exists()]
     outside = own_code(catalog, catalog.recipes[recipe].arms, analyses)
     return [HOME, *outside, f"recipes/{recipe}.yaml", *FOR_ALL, *scale_files(catalog, scales)]
 
 
 def analysis_stage(name: str, catalog: Catalog, matrix: dict, scales: Iterable[str]) -> dict:
-    """Return the stage of one recipe's figure, data and verdicts.
+    """Return the stage of one recipe's figure, data and evidence.
 
     Args:
         name: of the recipe.
@@ -255,7 +255,7 @@ def analysis_stage(name: str, catalog: Catalog, matrix: dict, scales: Iterable[s
     drawn = ("figure", "front") if recipe.front else ("figure",)
     scores = [f"scores/{SCALE}/{folder.as_posix()}" for folder in scores_of(recipe)]
     figures = [f"{out}/{figure}.{kind}" for figure in drawn for kind in KINDS[:2]]
-    files = [f"{out}/{file}" for file in ("panels", "data.csv", "verdicts.json", "explained.html")]
+    files = [f"{out}/{file}" for file in ("panels", "data.csv", EVIDENCE)]
     return _stage(
         matrix,
         f"stemrepro analyse {name} --scale {SCALE}",
@@ -282,26 +282,20 @@ def metrics_stage(matrix: dict) -> dict:
 
 
 def report_stage(matrix: dict, scoreboard: str, recipes: dict[str, Iterable[str]]) -> dict:
-    """Return the stage of the page with every claim.
+    """Return the stage that judges all claims of a page together, and writes the page.
 
     Args:
         matrix: of the stage.
         scoreboard: the folder of the page.
         recipes: those on the page, by scale.
     """
-    results = [
-        f"results/{scale}/{name}/{file}"
-        for scale, names in recipes.items()
-        for name in names
-        for file in ("verdicts.json", "figure.svg", "panels")
-    ]
-    scale, recipe = LONG_END.parts[:2]
-    if recipe in recipes.get(scale, ()):
-        results.append((RESULTS / LONG_END).as_posix())
+    folders = [f"results/{scale}/{name}" for scale, names in recipes.items() for name in names]
+    results = [f"{folder}/{file}" for folder in folders for file in (EVIDENCE, "data.csv", "figure.svg", "panels")]
+    verdicts = [f"{folder}/{file}" for folder in folders for file in (VERDICTS, "explained.html")]
     return _stage(
-        matrix, f"stemrepro report --scale {SCALE}", "the scoreboard, a page with every claim",
+        matrix, f"stemrepro report --scale {SCALE}", "all claims judged together, and the page with them",
         [HOME, *([ANALYSES.as_posix()] if ANALYSES.exists() else []), "recipes", *results],
-        _kept(*(f"{scoreboard}/{name}" for name in ("README.md", "index.html", "claims.csv"))),
+        _kept(*verdicts, *(f"{scoreboard}/{name}" for name in ("README.md", "index.html", "claims.csv"))),
     )  # fmt: skip
 
 

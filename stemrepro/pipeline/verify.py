@@ -36,7 +36,9 @@ MOST = 0.5
 NUMBERS = ("ours", "ci_low", "ci_high", "tuned", "official_init", "seed_se", "item_se")
 """Fields that may deviate; all others must be equal."""
 MOST_P = 0.1
-"""Largest difference of p where the claim's numbers differ too."""
+"""Largest difference of p where the claim's numbers differ too, and of adjusted p."""
+OF_THE_PAGE = ("adjusted_p", "adjusted_other_p")
+"""Fields that follow from all claims of the page."""
 TRAINED, SCORED, DRAWN, COMPUTED, UNTOUCHED = "trained", "scored", "redrawn", "computed", "not made here"
 MADE = (TRAINED, SCORED)
 """Ways of making a claim that reproduce runs; arithmetic doesn't."""
@@ -111,8 +113,8 @@ def alike(new: object, old: object) -> bool:
 def by_seed_alike(now: dict, before: dict, still: bool) -> bool:
     """Tell whether a claim's differences are the committed ones.
 
-    Where its numbers moved, there must be as many differences, and their mean must be its number: the difference of one
-    seed may move by more.
+    Where its numbers moved, there must be as many differences, and their mean must be its number, unless that is formed
+    on logits: the difference of one seed may move by more.
 
     Args:
         now: the claim's row here.
@@ -124,7 +126,9 @@ def by_seed_alike(now: dict, before: dict, still: bool) -> bool:
         return new == old
     if still:
         return all(map(alike, new, old))
-    return None not in new and _is_number(now.get("ours")) and alike(sum(new) / len(new), now["ours"])
+    if None in new or not _is_number(now.get("ours")):
+        return False
+    return "logits" in (now.get("method") or "") or alike(sum(new) / len(new), now["ours"])
 
 
 def _words(text: object) -> str:
@@ -139,8 +143,7 @@ def compare(new: dict[str, dict], old: dict[str, dict]) -> tuple[dict[str, str],
         What differs, in words by claim; the largest deviation; and the claim that has it.
     """
     still = {name: all(new.get(name, {}).get(f) == row.get(f) for f in NUMBERS) for name, row in old.items()}
-    # Levels follow from all p of a recipe. p and the numbers of a reason follow from the claim's numbers and its level.
-    levels = all(new.get(name, {}).get("p") == row.get("p") for name, row in old.items())
+    # Adjusted p, moderated variances and so the numbers of a reason follow from all claims of the page.
     changes, largest, where = {}, 0.0, ""
     for name, before in old.items():
         if name not in new:
@@ -152,12 +155,10 @@ def compare(new: dict[str, dict], old: dict[str, dict]) -> tuple[dict[str, str],
             same = pair[0] == pair[1]
             if field == "differences":
                 same = by_seed_alike(now, before, still[name])
-            if field == "reason" and not (levels and still[name]):
+            if field in ("reason", "method"):
                 same = _words(pair[0]) == _words(pair[1])
-            if field == "level" and not levels:
-                same = True
-            if field == "p" and not still[name]:
-                same = all(map(_is_number, pair)) and abs(pair[0] - pair[1]) <= MOST_P
+            if field in OF_THE_PAGE or (field in ("p", "other_p") and not still[name]):
+                same = same or (all(map(_is_number, pair)) and abs(pair[0] - pair[1]) <= MOST_P)
             if not same and field not in NUMBERS:
                 fields.append(f"{field} {pair[0]!r} -> {pair[1]!r}")
         moved = deviation(now, before)

@@ -1,9 +1,9 @@
-"""One recipe's result: its claims judged, its figure drawn, its data written.
+"""One recipe's result: its claims measured, its figure drawn, its data written. Then the verdicts of a page.
 
 analysis/<recipe>.py says what is drawn. It has two functions: `collect(measure) -> DataFrame` gives everything that
 is drawn, one line per number; `draw(data, measure) -> Figure` draws it. A recipe with `front` needs a third function,
 `front(data, measure) -> Figure`: a small figure that answers the recipe's question alone. A recipe without a file gets
-a forest plot of its claims.
+a forest plot of its claims. The estimates of a recipe stand below those lines in data.csv.
 """
 
 import importlib.util
@@ -11,14 +11,17 @@ from pathlib import Path
 from types import ModuleType
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import atomic_write
+from stemrepro.common.files import atomic_write, write_json
 from stemrepro.common.paths import ANALYSES
 from stemrepro.measures.base import measured
 from stemrepro.measures.catalog import load
 from stemrepro.measures.inputs import Inputs
 from stemrepro.report import forest
+from stemrepro.report.estimates import appendix, with_estimates
+from stemrepro.report.evidence import evidence_rows
 from stemrepro.report.explain import explained
-from stemrepro.report.judging import judged
+from stemrepro.report.judging import judged_page
+from stemrepro.report.pages import VERDICTS
 from stemrepro.report.results import run_inputs, save, verdict_rows
 from stemrepro.report.style import use_style
 from stemrepro.verdicts.contrast import Unmeasured
@@ -42,7 +45,7 @@ def module(path: Path, functions: list[str]) -> ModuleType:
 
 
 def analyse(name: str, scale: str, scores: Path, results: Path) -> list[dict]:
-    """Write `results`/<scale>/<name>/, with a page that explains every claim, and return the rows of verdicts.json.
+    """Write `results`/<scale>/<name>/, and return the rows of its evidence.json. Verdicts need the whole page.
 
     Raises:
         UserError: the recipe or scale is unknown, or scores are missing or damaged.
@@ -51,8 +54,7 @@ def analyse(name: str, scale: str, scores: Path, results: Path) -> list[dict]:
     catalog.recipe(name), catalog.scale(scale)
     inputs = Inputs(name, catalog, scale, scores / scale)
     measure = measured(inputs)
-    claims = judged(inputs, measure)
-    rows = verdict_rows(scale, claims)
+    rows = evidence_rows(scale, measure)
     use_style(catalog.arms)
     path = ANALYSES / f"{name}.py"
     functions = {"figure": "draw"} | ({"front": "front"} if inputs.recipe.front else {})
@@ -63,6 +65,27 @@ def analyse(name: str, scale: str, scores: Path, results: Path) -> list[dict]:
     except Unmeasured as reason:  # a run diverged, say: the forest still shows every claim that was measured
         data = forest.collect(measure)
         figures = {file: forest.draw(data, measure, str(reason)) for file in functions}
-    save(results / scale / name, figures, data, rows, run_inputs(inputs, measure))
-    atomic_write(results / scale / name / "explained.html", explained(inputs, rows, claims, results))
+    data = with_estimates(data, measure)
+    save(results / scale / name, scale, figures, data, rows, run_inputs(inputs, measure))
     return rows
+
+
+def write_verdicts(scale: str, scores: Path, results: Path) -> list[dict]:
+    """Judge a scale's page, as far as it has evidence: write verdicts.json and explained.html of its recipes.
+
+    Returns:
+        The rows of verdicts.json of all of them.
+
+    Raises:
+        UserError: the scale is unknown, or evidence is damaged.
+    """
+    catalog, written = load(), []
+    for (name, at), claims in judged_page(scale, results).items():
+        inputs, folder, rows = Inputs(name, catalog, at, scores / at), results / at / name, verdict_rows(claims)
+        if [row["claim"] for row in rows] != list(inputs.recipe.claims):
+            continue  # the recipe has other claims by now; its verdicts stay until it is analysed again
+        write_json(folder / VERDICTS, rows)
+        page = explained(inputs, claims, results, appendix(inputs.recipe, folder / "data.csv"))
+        atomic_write(folder / "explained.html", page)
+        written += rows
+    return written

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from stemrepro.verdicts.rule import VERDICTS
 
-COLOUR = dict(zip(VERDICTS, ("#00705a", "#3f8fc5", "#c8502d", "#8a8f96", "#97801f"), strict=True))
+COLOUR = dict(zip(VERDICTS, ("#00705a", "#c8502d", "#8a8f96", "#97801f"), strict=True))
 """Readers with colour blindness can tell these apart; in grey, the words can."""
 WIDTH, LEFT, RIGHT = 240, 8, 32
 """Width of the picture, and margins of its axis; the right margin holds the names of lines."""

@@ -5,7 +5,7 @@ It shows the sentence, the paper's cells, differences seed by seed, the rule's s
 
 from collections.abc import Mapping
 from itertools import pairwise
-from math import isclose, nan
+from math import nan
 from pathlib import Path
 from textwrap import wrap
 
@@ -18,14 +18,13 @@ from stemrepro.common.provenance import read_provenance
 from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.recipe import ORIGINS, Claim
-from stemrepro.measures.base import measure_class, measured, scores_of
+from stemrepro.measures.base import measure_class
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.metric import metrics_of, parse
-from stemrepro.report.judging import Judged, judged
-from stemrepro.report.verdicts import read_verdicts, verdict_label
+from stemrepro.report.judging import Judged, judged_page
+from stemrepro.report.results import method, verdict_rows
 from stemrepro.verdicts.contrast import Contrast
-from stemrepro.verdicts.multiplicity import PRIMARY_ALPHA, PRIMARY_PLACES, SECONDARY_RATE
-from stemrepro.verdicts.rule import tested
+from stemrepro.verdicts.multiplicity import ALPHA, PRIMARY_PLACES
 
 WIDTH = 80
 COMMON = "common"
@@ -43,6 +42,8 @@ PAGE = Markup("""<!doctype html>
   pre {{ font-size: 13px; line-height: 1.4; overflow-x: auto; }}
   h1 {{ font-size: 1.3rem; }}
   h2 {{ font-size: 1rem; margin-bottom: 0; }}
+  table {{ border-collapse: collapse; font-size: 13px; display: block; overflow-x: auto; }}
+  th, td {{ text-align: left; vertical-align: top; padding: 2px 10px 2px 0; border-bottom: 1px solid #8884; }}
   :target {{ outline: 3px solid #f0b400; outline-offset: 6px; }}
 </style>
 <main>
@@ -64,8 +65,9 @@ def find(catalog: Catalog, name: str, scale: str | None = None) -> tuple[str, st
     recipe, _, claim = name.rpartition("/")
     owners = [recipe] if recipe else [owner for owner, it in catalog.recipes.items() if claim in it.claims]
     if not owners and claim in catalog.recipes:
-        choices = ", ".join(f"{claim}/{key}" for key in catalog.recipes[claim].claims)
-        raise UserError(f"'{claim}' is a recipe; name one of its claims: {choices}")
+        if choices := ", ".join(f"{claim}/{key}" for key in catalog.recipes[claim].claims):
+            raise UserError(f"'{claim}' is a recipe; name one of its claims: {choices}")
+        raise UserError(f"'{claim}' is a recipe without claims, whose page lists its estimates")
     if not owners:
         names = dict.fromkeys(key for it in catalog.recipes.values() for key in it.claims)
         raise unknown("claim", claim, names, "recipes/")
@@ -75,6 +77,8 @@ def find(catalog: Catalog, name: str, scale: str | None = None) -> tuple[str, st
     recipe = owners[0]
     settings = catalog.recipe(recipe)
     if claim not in settings.claims:
+        if claim in settings.estimates:
+            raise UserError(f"'{claim}' is an estimate of recipe '{recipe}', without a verdict; its page lists it")
         raise unknown("claim", claim, settings.claims, f"recipes/{recipe}.yaml")
     scale = scale or ("laptop" if not settings.scales or "laptop" in settings.scales else settings.scales[0])
     if recipe not in catalog.at(scale).recipes:
@@ -107,66 +111,51 @@ def _measured(inputs: Inputs, claim: Claim) -> list[str]:
     return [*lines, f"arms: {', '.join(arms)}{how}", says, f"variants where they are trained: {', '.join(variants)}"]
 
 
-def _table(settings: Mapping[str, Contrast], alpha: float, seeds: tuple[int, ...]) -> list[str]:
-    """Return one line per seed and one column per setting; `alpha` is one minus the level of the common one."""
-    contrasts, levels = settings.values(), [alpha if name == COMMON else 0.05 for name in settings]
+def _table(settings: Mapping[str, Contrast], seeds: tuple[int, ...]) -> list[str]:
+    """Return one line per seed and one column per setting."""
+    contrasts = settings.values()
     by_seed = [[*c.differences, *[nan] * len(seeds)] for c in contrasts]
-    most = max(len(c.differences) for c in contrasts)
+    most = max(c.seeds for c in contrasts)
     rows = {f"seed {seed}": [values[n] for values in by_seed] for n, seed in enumerate(seeds[:most])}
     rows["mean"] = [c.mean for c in contrasts]
-    rows["from"], rows["to"] = zip(*(c.interval(a) for c, a in zip(contrasts, levels, strict=True)), strict=True)
+    rows["95% interval from"], rows["to"] = zip(*(c.interval(0.05) for c in contrasts), strict=True)
     shown = {name: [f"{value:+.4f}" for value in values] for name, values in rows.items()}
     shown["standard error between seeds"] = [f"{c.seed_se:.4f}" for c in contrasts]
     shown["standard error between items"] = [f"{c.item_se:.4f}" if c.item_se else "-" for c in contrasts]
-    shown["level of the interval"] = [f"{100 * (1 - a):.4g}%" for a in levels]
     cells = {"": list(settings)} | {name: ["-" if "nan" in v else v for v in values] for name, values in shown.items()}
     return [f"{name:28}" + "".join(f"{value:>16}" for value in values) for name, values in cells.items()]
 
 
-def _differences(claim: Claim, judgement: Judged, seeds: tuple[int, ...]) -> list[str]:
-    facts, level = judgement.evidence, f"{100 * judgement.result.level:.4g}%"
+def _differences(claim: Claim, judged: Judged, seeds: tuple[int, ...]) -> list[str]:
+    facts, result = judged.evidence, judged.result
     if claim.kind == "exact":
         half = f"what counts {claim.smallest_effect:g} {claim.unit}"
         expected = f"the paper's {claim.paper.value:g}" if claim.paper else f"the claim's {claim.expected:g}"
-        return [f"computed {judgement.result.ours:.6g}, {expected}, {half}"]
+        return [f"computed {result.ours:.6g}, {expected}, {half}"]
     if np.isnan(facts.contrasts[0].differences).all():
         return [f"none could be formed: {facts.failed_precondition or facts.unmeasured}"]
     lines = []
     for n, (pair, contrast) in enumerate(zip(pairwise(claim.arms), facts.contrasts, strict=True)):
         lines += [f"pair {n + 1}: {' less '.join(pair)}"] if len(facts.contrasts) > 1 else []
         others = {setting: contrasts[n] for setting, contrasts in facts.robustness.items()}
-        lines += _table({COMMON: contrast} | others, 1 - judgement.result.level, seeds)
-    holm = f"Holm at {PRIMARY_ALPHA:.0%} over {PRIMARY_PLACES} places for primary claims"
-    hochberg = f"Benjamini and Hochberg at {SECONDARY_RATE:.0%} over the recipe's other claims"
-    corrected = f"comes from the correction for many claims: {holm if claim.primary else hochberg}"
-    origin = corrected if tested(facts) else "is the level without other claims: it is not tested"
-    return [*lines, f"{level} {origin}"]
+        lines += _table({COMMON: contrast} | others, seeds)
+    lines.append(f"the interval: {method(facts, judged.prior)}")
+    if result.p is None or result.adjusted_p is None:
+        return [*lines, "it takes no part in the correction for many claims: it is not tested"]
+    holm = f"Holm at {ALPHA:.0%} over {PRIMARY_PLACES} places for primary claims"
+    hochberg = f"Benjamini and Hochberg at {ALPHA:.0%} over all other claims of the page"
+    lines.append(f"p {result.p:.3g}, adjusted {result.adjusted_p:.3g}: {holm if claim.primary else hochberg}")
+    if result.other_p is not None and result.adjusted_other_p is not None:
+        lines.append(f"p of what contradicts it {result.other_p:.3g}, adjusted {result.adjusted_other_p:.3g}")
+    return lines
 
 
-def _scored(inputs: Inputs) -> bool:
-    """Tell whether all scores are present that a recipe is judged by."""
-    return all((inputs.folder / folder).is_dir() for folder in scores_of(inputs.recipe))
-
-
-def _without_scores(inputs: Inputs, row: dict) -> list[str]:
-    fields = ("ours", "ci_low", "ci_high", "level", "seed_se", "item_se", "seeds", "tuned", "official_init")
-    numbers = ", ".join(f"{name} {row[name]:g}" for name in fields if row.get(name) is not None)
-    return [f"these need the scores, which are not all in {inputs.folder}; verdicts.json has {numbers or 'none'}"]
-
-
-def _verdict(claim: Claim, judgement: Judged | None, row: dict | None) -> list[str]:
-    if not judgement:
-        return [f"the steps need the scores too; verdicts.json says: {row['reason']}", f"Verdict: {verdict_label(row)}"]
+def _verdict(judged: Judged) -> list[str]:
     lines = []
-    for n, step in enumerate(judgement.result.steps, 1):
+    for n, step in enumerate(judged.result.steps, 1):
         lines.append(f"{n}. {step.question} {'Yes' if step.answer else 'No'}: {step.numbers}")
-    verdict, before = judgement.result.verdict, (row or {}).get("ours")
-    if row and row["verdict"] != verdict:
-        lines.append(f"BUT verdicts.json says '{row['verdict']}': it was made from other scores, or by other code.")
-    elif before is not None and not isclose(before, judgement.result.ours, rel_tol=1e-4, abs_tol=2e-6):
-        lines.append(f"BUT verdicts.json has {before:g}: it was made from other scores, or by other code.")
-    label = verdict_label({"verdict": verdict, "origin": claim.origin})
-    return [*lines, f"Verdict: {label}{'' if label == verdict else f' (as {verdict} is called of a control)'}"]
+    size = verdict_rows([judged])[0]["size"]
+    return [*lines, f"Verdict: {judged.result.verdict}", *([f"Size: {size}"] if size else [])]
 
 
 def _origin(inputs: Inputs, claim: Claim, results: Path, made: list[str]) -> list[str]:
@@ -180,10 +169,11 @@ def _origin(inputs: Inputs, claim: Claim, results: Path, made: list[str]) -> lis
     variants: dict[tuple[str, str], list[str]] = {}
     for (part, variant), names in arms.items():
         variants.setdefault((part, ", ".join(names)), []).append(variant)
-    lines = [f"recipes/{inputs.name}.yaml", f"{folder}/verdicts.json", f"{folder}/data.csv"]
+    files = ("evidence.json", "verdicts.json", "data.csv")
+    lines = [f"recipes/{inputs.name}.yaml", *(f"{folder}/{file}" for file in files)]
     lines += [f"{inputs.folder}/{part}: {names} at {', '.join(at)}" for (part, names), at in variants.items()]
     lines += [f"{inputs.folder}/text"] if measure.reads_text else []
-    others = "and of the recipe's other arms, for the level and where the metric compares with them"
+    others = "and of the recipe's other arms where the metric compares with them; adjusted p are over the page's claims"
     lines += [others] if claim.arms else []
     lines += [] if recipe.arms else ["recipes/paper.yaml and recipes/shapes.yaml; nothing is trained"]
     is_default = inputs.scale_name == (recipe.scales or ("laptop",))[0]  # the Makefile needs no SCALE then
@@ -205,24 +195,18 @@ def _wrapped(line: str) -> list[str]:
     return wrap(line, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
-def _text(
-    catalog: Catalog,
-    inputs: Inputs,
-    key: str,
-    row: dict | None,
-    judgement: Judged | None,
-    results: Path,
-    made: list[str],
-) -> str:
-    recipe, claim = inputs.name, catalog.recipes[inputs.name].claims[key]
+def _text(inputs: Inputs, judged: Judged, results: Path, made: list[str]) -> str:
+    recipe, key = inputs.name, judged.finding.claim
+    claim = inputs.recipe.claims[key]
     whose = f"{ORIGINS[claim.origin]}, {inputs.recipe.paper_item}; {'' if claim.primary else 'not '}primary"
-    numbers = _differences(claim, judgement, inputs.scale.seeds) if judgement else _without_scores(inputs, row)
     sections = {
         f"{recipe}/{key} at scale {inputs.scale_name}": [claim.sentence, whose],
-        "The paper": _cells(catalog, recipe, key, claim),
+        "The paper": _cells(inputs.catalog, recipe, key, claim),
         "What is measured": _measured(inputs, claim),
-        "The number" if claim.kind == "exact" else "Differences seed by seed": numbers,
-        "The rule": _verdict(claim, judgement, row),
+        "The number" if claim.kind == "exact" else "Differences seed by seed": _differences(
+            claim, judged, inputs.scale.seeds
+        ),
+        "The rule": _verdict(judged),
         "Where it comes from": _origin(inputs, claim, results, made),
     }
     pieces = {title: [piece for line in lines for piece in _wrapped(line)] for title, lines in sections.items()}
@@ -232,7 +216,7 @@ def _text(
 def explain(
     catalog: Catalog, name: str, scale: str | None, results: Path, scores: Path, cost: dict | None = None
 ) -> str:
-    """Return everything about a claim, in lines of at most 80 columns.
+    """Return everything about a claim, in lines of at most 80 columns, by the evidence of its page.
 
     Args:
         catalog: of all recipes and scales.
@@ -243,38 +227,36 @@ def explain(
         cost: what stemrepro.cli.estimate gives for the recipe's plan; None leaves it out.
 
     Raises:
-        UserError: see `find`; or scores or verdicts are damaged, or both are missing.
+        UserError: see `find`; or evidence is damaged, or of other claims, or missing.
     """
     recipe, key, scale = find(catalog, name, scale)
-    inputs = Inputs(recipe, catalog, scale, scores / scale)
-    path = results / scale / recipe / "verdicts.json"
-    row = next((row for row in read_verdicts(path) if row["claim"] == key), None) if path.exists() else None
-    judgement = judged(inputs, measured(inputs)).get(key) if _scored(inputs) else None
-    if not judgement and not row:
+    claims = judged_page(scale, results).get((recipe, scale), ())
+    judged = next((judged for judged in claims if judged.finding.claim == key), None)
+    folder = results / scale / recipe
+    if not judged:
         raise UserError(
-            f"neither {path} has claim '{key}' nor {inputs.folder} its scores; "
-            f"run 'make reproduce RECIPE={recipe} SCALE={scale}'"
+            f"{folder}/evidence.json has no claim '{key}'; run 'make reproduce RECIPE={recipe} SCALE={scale}'"
         )
-    return _text(catalog, inputs, key, row, judgement, results, _made(path.parent, cost))
+    return _text(Inputs(recipe, catalog, scale, scores / scale), judged, results, _made(folder, cost))
 
 
-def explained(inputs: Inputs, rows: list[dict], claims: dict[str, Judged], results: Path) -> str:
+def explained(inputs: Inputs, claims: list[Judged], results: Path, appendix: Markup) -> str:
     """Return the explanations of all claims of a recipe as a page of HTML, whose anchors are the claims' names.
 
     Nothing in it depends on the day, the commit or the machine: equal scores give equal bytes.
 
     Args:
         inputs: of the recipe.
-        rows: what verdicts.json holds.
-        claims: the same claims, judged.
+        claims: as they were judged.
         results: the folder results/.
+        appendix: the recipe's estimates (stemrepro.report.estimates).
     """
     made = ["the commit stands in provenance.json, in the same folder"]
     parts = [
         Markup('<section id="{0}">\n<h2><a href="#{0}">{0}</a></h2>\n<pre>{1}</pre>\n</section>').format(
-            row["claim"], _text(inputs.catalog, inputs, row["claim"], row, claims.get(row["claim"]), results, made)
+            judged.finding.claim, _text(inputs, judged, results, made)
         )
-        for row in rows
+        for judged in claims
     ]
     title = f"{inputs.name} at scale {inputs.scale_name}: how each claim came to its verdict"
-    return PAGE.format(title=title) + Markup("\n").join(parts) + "\n</main>\n"
+    return PAGE.format(title=title) + Markup("\n").join(parts) + "\n" + appendix + "</main>\n"

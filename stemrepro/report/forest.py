@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from stemrepro.measures.base import Measure
 from stemrepro.measures.comparison import Comparison
-from stemrepro.report.judging import contrasts
+from stemrepro.report.evidence import contrasts
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, FAINT, PLAIN, SMALL, error_bars, look, sheet
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
@@ -116,10 +116,9 @@ def collect(measure: Measure) -> pd.DataFrame:
         except Unmeasured:
             weakest = Contrast(np.array([np.nan]))
         zero = (claim.paper.value if claim.paper else claim.expected) if claim.kind == "exact" else 0.0
-        m = claim.smallest_effect
-        scaled = Contrast((weakest.differences - zero) / m, weakest.item_se / m, weakest.item_df)
-        rows.append(mean_row("claim", name, claim.unit, scaled))
-    return pd.DataFrame(rows)
+        row = mean_row("claim", name, claim.unit, weakest)
+        rows.append(row | {end: (row[end] - zero) / claim.smallest_effect for end in ("value", "ci_low", "ci_high")})
+    return pd.DataFrame(rows, columns=list(mean_row("", "", "", Contrast(np.zeros(1)))))
 
 
 def draw(data: pd.DataFrame, measure: Measure, note: str = "") -> Figure:

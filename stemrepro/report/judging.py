@@ -1,83 +1,68 @@
-"""A recipe's claims: what was measured, and what the rule makes of it.
+"""The claims of a page, judged together: adjusted p and moderated variances depend on all of them."""
 
-Claims are judged together because their levels depend on the whole family.
-"""
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-import itertools
-import math
-from dataclasses import dataclass
-
-import numpy as np
-
-from stemrepro.config.recipe import Claim
-from stemrepro.measures.base import Measure, failure
-from stemrepro.measures.inputs import Inputs
-from stemrepro.verdicts.contrast import Contrast, Unmeasured
-from stemrepro.verdicts.robustness import ROBUSTNESS
+from stemrepro.report.evidence import Finding, read_evidence
+from stemrepro.report.pages import EVIDENCE, shown
+from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.moderation import FEW, Prior, fitted
 from stemrepro.verdicts.rule import Evidence, Judgement, judge
+
+Group = tuple[str, str]
+"""A scale and a unit; shares, whatever they are of, have the unit "logits"."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim with what was measured and what the rule makes of it."""
+    """A claim with what was measured and what the rule makes of it.
 
-    claim: Claim
+    `prior` is what its variance was moderated by, or None; `evidence` has the moderated one.
+    """
+
+    finding: Finding
     evidence: Evidence
+    prior: Prior | None
     result: Judgement
 
 
-def judged(inputs: Inputs, measure: Measure) -> dict[str, Judged]:
-    """Return all claims of a recipe, by name."""
-    claims = inputs.recipe.claims
-    evidence = [evidence_for(claim, measure) for claim in claims.values()]
-    rows = zip(claims.items(), evidence, judge(evidence), strict=True)
-    return {name: Judged(claim, facts, result) for (name, claim), facts, result in rows}
+def _group(finding: Finding, contrast: Contrast) -> Group:
+    return finding.scale, finding.unit if contrast.logits is None else "logits"
 
 
-def contrasts(claim: Claim, measure: Measure) -> tuple[Contrast, ...]:
-    """Return the contrasts of a claim: one, or one per adjacent pair of an ordering.
+def priors(evidence: list[tuple[Finding, Evidence]]) -> dict[Group, Prior]:
+    """Return what all contrasts of a unit at a scale say of their variances, where they are enough to say it."""
+    groups: dict[Group, list[Contrast]] = {}
+    for finding, facts in evidence:
+        for contrast in facts.contrasts if facts.kind != "exact" and not facts.unmeasured else ():
+            groups.setdefault(_group(finding, contrast), []).append(contrast)
+    fits = {group: fitted(contrasts) for group, contrasts in groups.items()}
+    return {group: prior for group, prior in fits.items() if prior}
 
-    An exact claim has one contrast that holds its number.
+
+def judged(findings: Iterable[Finding]) -> list[Judged]:
+    """Judge the claims of a page, in their order."""
+    evidence = [(finding, finding.facts()) for finding in findings]
+    known = priors(evidence)
+    moderated, used = [], []
+    for finding, facts in evidence:
+        prior = known.get(_group(finding, facts.contrasts[0])) if facts.kind != "exact" else None
+        prior = prior if prior and facts.seeds < FEW and not facts.unmeasured else None
+        used.append(prior)
+        pairs = tuple(map(prior.moderated, facts.contrasts)) if prior else facts.contrasts
+        moderated.append(replace(facts, contrasts=pairs))
+    rows = zip(evidence, moderated, used, judge(moderated), strict=True)
+    return [Judged(finding, facts, prior, result) for (finding, _), facts, prior, result in rows]
+
+
+def judged_page(scale: str, results: Path) -> dict[tuple[str, str], list[Judged]]:
+    """Judge all recipes of a scale's page that have evidence: {(recipe, scale): claims}.
+
+    Raises:
+        UserError: the scale is unknown, or evidence is damaged.
     """
-    if claim.kind == "exact":
-        return (Contrast(np.array([measure.value(claim.metric)])),)
-    return tuple(measure.contrast(high, low, claim.metric) for high, low in itertools.pairwise(claim.arms))
-
-
-def robustness_contrasts(claim: Claim, measure: Measure) -> dict[str, tuple[Contrast, ...]]:
-    """Return the same contrasts in other settings, by name; a setting is left out where one contrast is missing."""
-    pairs = [measure.robustness(high, low, claim.metric) for high, low in itertools.pairwise(claim.arms)]
-    return {
-        name: tuple(pair[name] for pair in pairs)
-        for name in ROBUSTNESS
-        if pairs and all(name in pair for pair in pairs)
-    }
-
-
-def evidence_for(claim: Claim, measure: Measure) -> Evidence:
-    """Collect what the rule needs to know of a claim."""
-    failed = unmeasured = None
-    common, robustness = (Contrast(np.array([math.nan])),), {}
-    try:
-        failed = failure(measure, claim)
-        common = contrasts(claim, measure)
-        robustness = robustness_contrasts(claim, measure)
-    except Unmeasured as reason:
-        unmeasured = str(reason)
-    lost = max(int(np.isnan(contrast.differences).sum()) for contrast in common)
-    if lost and not unmeasured:
-        unmeasured = f"in {lost} of {len(common[0].differences)} seeds the contrast has no value"
-    return Evidence(
-        kind=claim.kind,
-        contrasts=common,
-        smallest_effect=claim.smallest_effect,
-        paper_effect=claim.paper.value if claim.paper else None,
-        expected=claim.expected,
-        primary=claim.primary,
-        control=claim.origin == "control",
-        failed_precondition=failed and failed[0],
-        untested=failed[1] if failed else "",
-        asked="; ".join(measure.preconditions[name].words for name in claim.preconditions),
-        unmeasured=unmeasured,
-        robustness=robustness,
-    )
+    places = [(name, at) for name, at in shown(scale, results, EVIDENCE) if (results / at / name / EVIDENCE).exists()]
+    findings = {place: read_evidence(results / place[1] / place[0] / EVIDENCE) for place in places}
+    claims = iter(judged(finding for members in findings.values() for finding in members))
+    return {place: [next(claims) for _ in members] for place, members in findings.items()}

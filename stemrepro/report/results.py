@@ -1,4 +1,4 @@
-"""What every analysis does next to drawing: it judges the recipe's claims and writes results/<scale>/<recipe>/."""
+"""What is written to results/<scale>/<recipe>/: figures and their data with the evidence, and later the verdicts."""
 
 import math
 from pathlib import Path
@@ -11,14 +11,22 @@ from stemrepro.common.provenance import provenance
 from stemrepro.measures.base import Measure
 from stemrepro.measures.inputs import Inputs
 from stemrepro.report.judging import Judged
+from stemrepro.report.pages import EVIDENCE
 from stemrepro.report.style import alone, footer, render, settle
+from stemrepro.report.words import PLAIN_METHOD
 from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.moderation import Prior
 from stemrepro.verdicts.robustness import OFFICIAL_INIT, OWN_RATES, same_sign
-from stemrepro.verdicts.rule import Evidence
+from stemrepro.verdicts.rule import NOT_TESTED, Evidence, size
 
 
-def _number(value: float) -> float | None:
-    return round(float(value), 6) if math.isfinite(value) else None
+def _number(value: float | None) -> float | None:
+    return round(float(value), 6) if value is not None and math.isfinite(value) else None
+
+
+def _p(value: float | None) -> float | None:
+    """Return three digits of a p."""
+    return value if value is None else float(f"{value:.3g}")
 
 
 def _mean(facts: Evidence, setting: str) -> float | None:
@@ -44,36 +52,50 @@ def by_seed(facts: Evidence) -> list[float | None]:
     return [_number(value) for value in weakest.differences]
 
 
-def verdict_rows(scale: str, claims: dict[str, Judged]) -> list[dict]:
+def method(facts: Evidence, prior: Prior | None) -> str:
+    """Return how a claim's interval was formed, in words."""
+    contrast = facts.contrasts[0]
+    words = PLAIN_METHOD if contrast.paired else f"{PLAIN_METHOD}, arms not paired (Welch)"
+    words += "" if contrast.logits is None else ", on logits"
+    if prior is None:
+        return words
+    unit = "" if contrast.logits is None else " logits"
+    return f"{words}, variance moderated by other claims' (SD {prior.sd:.2g}{unit}, {prior.df:.2g} degrees of freedom)"
+
+
+def _size(judged: Judged) -> str | None:
+    """Return what is said of the size of a result of the paper's; None where there is no effect to have one."""
+    finding, result = judged.finding, judged.result
+    if finding.origin != "paper" or finding.kind != "greater" or result.verdict == NOT_TESTED:
+        return None
+    return size(judged.evidence, finding.comparable) if math.isfinite(result.ours) else None
+
+
+def verdict_rows(claims: list[Judged]) -> list[dict]:
     """Return one row per claim, as verdicts.json holds them."""
     rows = []
-    for name, judged in claims.items():
-        claim, facts, result = judged.claim, judged.evidence, judged.result
-        exact = claim.kind == "exact"
-        rows.append({
-            "claim": name,
-            "sentence": claim.sentence,
-            "origin": claim.origin,
-            "primary": claim.primary,
-            "kind": claim.kind,
-            "metric": claim.metric,
-            "unit": claim.unit,
-            "arms": list(claim.arms),
-            "paper": claim.paper.model_dump() if claim.paper else None,
-            "expected": claim.expected,
-            "smallest_effect": claim.smallest_effect,
+    for judged in claims:
+        finding, facts, result = judged.finding, judged.evidence, judged.result
+        exact, given = finding.kind == "exact", finding.model_dump(mode="json")
+        told = ("claim", "sentence", "origin", "primary", "kind", "metric", "unit", "arms", "paper", "expected")
+        rows.append({name: given[name] for name in told} | {
+            "smallest_effect": finding.smallest_effect,
             "ours": _number(result.ours),
             "ci_low": _number(result.ci_low),
             "ci_high": _number(result.ci_high),
-            "level": None if exact else round(result.level, 6),
             "tuned": _mean(facts, OWN_RATES),
             "seed_se": _number(result.seed_se),
             "item_se": _number(result.item_se) or None,
-            "p": None if exact else _number(result.p),
+            "method": None if exact or facts.unmeasured else method(facts, judged.prior),
+            "p": _p(result.p),
+            "adjusted_p": _p(result.adjusted_p),
+            "other_p": _p(result.other_p),
+            "adjusted_other_p": _p(result.adjusted_other_p),
             "seeds": 0 if exact or facts.unmeasured else facts.seeds,
-            "differences": None if exact or result.ours is None else by_seed(facts),
-            "scale": scale,
+            "differences": None if exact or _number(result.ours) is None else by_seed(facts),
+            "scale": finding.scale,
             "verdict": result.verdict,
+            "size": _size(judged),
             "untested": facts.untested or None,
             "reason": result.reason,
             **_at_official_init(facts),
@@ -128,22 +150,25 @@ def save_panels(folder: Path, figure: Figure) -> None:
             path.unlink()
 
 
-def save(folder: Path, figures: dict[str, Figure], data: pd.DataFrame, rows: list[dict], inputs: dict) -> None:
-    """Write each figure as <name>.{pdf,svg,png}, panels/, data.csv, verdicts.json and provenance.json.
+def save(
+    folder: Path, scale: str, figures: dict[str, Figure], data: pd.DataFrame, rows: list[dict], inputs: dict
+) -> None:
+    """Write each figure as <name>.{pdf,svg,png}, panels/, data.csv, evidence.json and provenance.json.
 
     Equal inputs give equal bytes of all files except provenance.json.
 
     Args:
         folder: results/<scale>/<recipe>.
+        scale: whose runs these are.
         figures: by name.
         data: what the figures draw, as data.csv.
-        rows: of verdicts.json.
+        rows: of evidence.json.
         inputs: what `run_inputs` returns.
     """
     seeds = sorted({run["seeds"] for run in inputs.get("runs", {}).values()})
     words = {0: "no runs", 1: f"{seeds[0] if seeds else 0} seed{'' if seeds == [1] else 's'}"}
     counted = words.get(len(seeds)) or f"{seeds[0]} to {seeds[-1]} seeds"
-    parts = [f"scale {rows[0]['scale']}", counted, f"parameters {inputs['params_hash']}"]
+    parts = [f"scale {scale}", counted, f"parameters {inputs['params_hash']}"]
     for name, figure in figures.items():
         footer(figure, ", ".join([*parts, f"data {inputs['data_hash']}"] if inputs["data_hash"] else parts))
         settle(figure)
@@ -151,5 +176,5 @@ def save(folder: Path, figures: dict[str, Figure], data: pd.DataFrame, rows: lis
             atomic_write(folder / f"{name}.{kind}", render(figure, kind))
     save_panels(folder / "panels", figures["figure"])
     atomic_write(folder / "data.csv", data.to_csv(index=False, float_format="%.6g"))
-    write_json(folder / "verdicts.json", rows)
+    write_json(folder / EVIDENCE, rows)
     write_json(folder / "provenance.json", provenance() | inputs)

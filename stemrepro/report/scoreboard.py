@@ -23,42 +23,44 @@ from stemrepro.config.paper import Paper
 from stemrepro.config.recipe import ORIGINS, Recipe
 from stemrepro.measures.catalog import load
 from stemrepro.report.drawing import COLOUR, Line, axis, drawing
-from stemrepro.report.ladder import OPEN, OTHER, SAME, Ladder, counted, read_ladder, rungs_of
+from stemrepro.report.ladder import OPEN, OTHER, SAME, Ladder, read_ladder, rungs_of
+from stemrepro.report.ladder import counted as agreeing
+from stemrepro.report.pages import shown
 from stemrepro.report.verdicts import (
-    CONTROL_WORDS,
-    of_paper,
-    out_of_reach,
+    TALLIED,
+    by_origin,
+    counted,
     read_verdicts,
+    sizes,
     tally,
     tally_table,
     untested,
-    verdict_label,
 )
 from stemrepro.report.words import at_long_end, contrast, evidence, ours, paper, paper_items, source
 from stemrepro.verdicts.robustness import LONG_END
-from stemrepro.verdicts.rule import NOT_TESTABLE, UNTESTED, VERDICTS
+from stemrepro.verdicts.rule import CONTRADICTED, NOT_TESTED, SUPPORTED, UNDECIDED, UNTESTED, VERDICTS
 
 MEANING = {
-    "reproduced": 'a number is the paper\'s, or an ordering, an equivalence or a "not better" is shown',
-    "direction only": "the effect has the claimed sign; its size is not shown, or can't be expected at this scale",
-    "contradicted": (
-        "the effect has the opposite sign, or is shown to be smaller than what counts; of a number: it is another"
-    ),
-    "inconclusive": "our runs can't tell",
-    "not testable at this scale": "a precondition fails, whatever the contrast says",
+    SUPPORTED: "the effect is shown to have the claimed sign; an equivalence, an ordering or a number is shown",
+    CONTRADICTED: "the effect is shown to have the other sign, or to be too small to count; a number is another one",
+    UNDECIDED: "neither is shown: our runs can't tell",
+    NOT_TESTED: "nothing was attempted here, or a precondition is shown to fail, whatever the contrast says",
 }
 
 
 def agreement_words(rows: list[dict], ladder: Ladder) -> str:
     """Say how often a page's claims agree with the ladder's last rung; empty where none can be compared."""
-    counts = counted(rows, ladder)
-    if not counts:
+    parts = []
+    for origin, members in by_origin(rows).items():
+        if counts := agreeing(members, ladder):
+            ways = f"the same way {counts[SAME]}, the other way {counts[OTHER]}, open in one of the two {counts[OPEN]}"
+            parts.append(f"of {TALLIED[origin]} {ways}")
+    if not parts:
         return ""
     tokens = next(iter(ladder.values()))[-1].tokens_a_parameter
     return (
-        f"{counts.total()} of these claims compare two arms that the ladder trained for {tokens:.0f} tokens per "
-        f"parameter, the paper's ratio. Pointing the same way there: {counts[SAME]}; the other way: {counts[OTHER]}; "
-        f"open in one of the two: {counts[OPEN]} (by 95% intervals)."
+        f"The ladder trained two compared arms for {tokens:.0f} tokens per parameter, the paper's ratio. "
+        f"There they point, by 95% intervals: {'; '.join(parts)}."
     )
 
 
@@ -106,14 +108,11 @@ def caption(name: str, recipe: Recipe, rows: list[dict]) -> str:
     doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) if path.exists() else None
     doc = doc or "Each claim's effect with its interval, in multiples of the smallest that counts."
     what = " ".join(doc.split("\n\n")[0].split())
-    seeds = sorted({row["seeds"] for row in rows if row["seeds"]})
-    if not recipe.arms or not seeds:
+    seeds = sorted({row["seeds"] for row in rows if row["seeds"]}) or [recipe.seeds]
+    if not recipe.arms:
         return f"{what} Computed: no chance, no seeds."
     count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    return (
-        f"{what} Means over seeds with 95% intervals where bars are drawn ({count} seeds); "
-        "claims' own intervals stand below, corrected for their number."
-    )
+    return f"{what} Means over seeds with 95% intervals where bars are drawn ({count} seeds)."
 
 
 def image(path: Path) -> dict:
@@ -133,9 +132,8 @@ def section(results: Path, scale: str, name: str, catalog: Catalog, out: Path, l
         raise UserError(f"{folder}/figure.svg is missing; 'make figures SCALE={scale}' draws it from the scores")
     drawn = [image(path) for path in sorted((folder / "panels").glob("*.svg")) or [folder / "figure.svg"]]
     items = paper_items(recipe.paper_item)
-    claims = of_paper(rows)
-    counts = [f"{count} {verdict}" for verdict, count in Counter(row["verdict"] for row in claims).items()]
-    summary = ", ".join([*counts, f"{len(rows) - len(claims)} controls of ours"])
+    groups = {TALLIED[origin]: members for origin, members in by_origin(rows).items() if members}
+    summary = "; ".join(f"{whose}: {counted(members)}" for whose, members in groups.items()) or "no claims"
     lines = {row["claim"]: comparison_lines(row, ladder, others.get(row["claim"], [])) for row in rows}
     axes = {
         metric: axis(
@@ -155,9 +153,10 @@ def section(results: Path, scale: str, name: str, catalog: Catalog, out: Path, l
         "alt": f"Figure of {name} at scale {scale}: {recipe.title}. Its claims: {summary}.",
         "caption": caption(name, recipe, rows),
         "items": "|".join(items),
-        "counts": Counter(VERDICTS.index(row["verdict"]) for row in claims),
-        "claims": len(claims),
-        "controls": len(rows) - len(claims),
+        "estimates": len(recipe.estimates),
+        "counts": {
+            whose: Counter(VERDICTS.index(row["verdict"]) for row in members) for whose, members in groups.items()
+        },
         "rows": [
             labelled(row) | {
                 "number": VERDICTS.index(row["verdict"]),
@@ -168,7 +167,7 @@ def section(results: Path, scale: str, name: str, catalog: Catalog, out: Path, l
                 "scale": scale,
                 "recipe": name,
                 "items": "|".join(item for item in paper_items(source(row)) if item not in items),
-                "size": multiples(row),
+                "multiples": multiples(row),
                 "evidence": "; ".join(all_evidence(row, ladder, others.get(row["claim"], []))),
                 "anchor": f"{name}-{scale}-{row['claim']}",
             }
@@ -179,7 +178,7 @@ def section(results: Path, scale: str, name: str, catalog: Catalog, out: Path, l
 
 def all_evidence(row: dict, ladder: Ladder, others: list[dict]) -> list[str]:
     """Return a claim's own evidence, that of the ladder, and the same claim at other scales, in words."""
-    scales = [f"at scale {other['scale']} {ours(other)}: {verdict_label(other)}" for other in others]
+    scales = [f"at scale {other['scale']} {ours(other)}: {other['verdict']}" for other in others]
     return [text for text in (evidence(row), at_long_end(row, ladder), *scales) if text]
 
 
@@ -192,39 +191,23 @@ def by_reason(rows: Iterable[dict]) -> dict[str, list[dict]]:
 
 
 def by_kind(rows: Iterable[dict]) -> dict[str, dict[str, list[dict]]]:
-    """Group rows that can't be tested by kind and reason."""
-    refused = [row for row in rows if row["verdict"] == NOT_TESTABLE]
+    """Group rows that are not tested by kind and reason."""
+    refused = [row for row in rows if row["verdict"] == NOT_TESTED]
     groups = {kind: by_reason(row for row in refused if row["untested"] == kind) for kind in UNTESTED}
     return {kind: reasons for kind, reasons in groups.items() if reasons}
 
 
 def unclaimed(numbers: Paper, sections: list[dict]) -> dict[str, str]:
-    """Return the tables and figures of the paper that no claim's source names: {item: titles}."""
-    sources = " ".join(row["source"] for part in sections for row in part["rows"])
+    """Return the tables and figures of the paper that no claim's source or recipe names: {item: titles}."""
+    claimed = [part for part in sections if part["rows"]]
+    sources = " ".join(row["source"] for part in claimed for row in part["rows"])
+    named = {item for part in claimed for item in part["items"].split("|")}
     items: dict[str, list[str]] = {}
     for block in numbers.blocks.values():
-        if block.item not in sources and block.item.startswith(("Table", "Fig")):
+        known = block.item in sources or set(paper_items(block.item)) <= named
+        if block.item.startswith(("Table", "Fig")) and not known:
             items.setdefault(block.item, []).append(block.title)
     return {item: "; ".join(filter(None, titles)) for item, titles in items.items()}
-
-
-def shown(scale: str, results: Path) -> list[tuple[str, str]]:
-    """Return the recipes of a scale's page, each with the scale at which it was run.
-
-    These are the recipes of the scale itself, and those of scales that share the page and have verdicts.
-
-    Raises:
-        UserError: the scale is unknown.
-    """
-    catalog = load()
-    page = catalog.scale(scale).scoreboard
-    scales = [scale, *(name for name, other in catalog.scales.items() if other.scoreboard == page and name != scale)]
-    return [
-        (name, at)
-        for name in catalog.recipes
-        for at in scales
-        if name in catalog.at(at).recipes and (at == scale or (results / at / name / "verdicts.json").exists())
-    ]
 
 
 def every_row(scale: str, results: Path) -> list[dict]:
@@ -238,8 +221,8 @@ def every_row(scale: str, results: Path) -> list[dict]:
 
 
 def labelled(row: dict) -> dict:
-    """Return a row with our number, the label of its verdict and whose claim it is, as texts."""
-    return row | {"ours": ours(row), "label": verdict_label(row), "whose": ORIGINS[row["origin"]]}
+    """Return a row with our number and whose claim it is, as texts."""
+    return row | {"ours": ours(row), "whose": ORIGINS[row["origin"]]}
 
 
 def primary_table(rows: list[dict]) -> list[str]:
@@ -247,7 +230,7 @@ def primary_table(rows: list[dict]) -> list[str]:
     lines = ["| claim | whose | ours | verdict |", "|---|---|---|---|"]
     for row in rows:
         if row["primary"]:
-            lines.append(f"| {cell(row['sentence'])} | {row['whose']} | {cell(row['ours'])} | **{row['label']}** |")
+            lines.append(f"| {cell(row['sentence'])} | {row['whose']} | {cell(row['ours'])} | **{row['verdict']}** |")
     return lines
 
 
@@ -277,24 +260,22 @@ def html(sections: list[dict], numbers: Paper, out: Path, ladder: Ladder) -> str
     )
     rows = [row for part in sections for row in part["rows"]]
     root = os.path.relpath(".", out)
-    by_origin = {origin: [row for row in rows if row["origin"] == origin] for origin in ORIGINS}
+    groups = by_origin(rows)
     page = environment.get_template("scoreboard.html").render(
         sections=sections,
         meanings=MEANING,
-        control_words=CONTROL_WORDS,
         colours=COLOUR,
         origins=ORIGINS,
+        tallied=TALLIED,
         tally=tally(rows),
-        counts=Counter(row["verdict"] for row in of_paper(rows)),
-        controls=tally(rows)["control"],
         primary=[row for row in rows if row["primary"]],
         scales=list(dict.fromkeys(part["scale"] for part in sections)),
         root=f"{root}/",
         unclaimed=unclaimed(numbers, sections),
         agreement=agreement_words(rows, ladder),
-        refused={"The paper's claims": by_kind(of_paper(rows)), "Controls of ours": by_kind(by_origin["control"])},
-        reach=out_of_reach(rows).replace("*", ""),
-        untested={origin: untested(members) for origin, members in by_origin.items()},
+        refused={TALLIED[origin]: by_kind(members) for origin, members in groups.items()},
+        sizes=sizes(rows),
+        untested={origin: untested(members) for origin, members in groups.items()},
         whose=whose(numbers),
         missing=sum(cell["value"] is None for cell in numbers.listing()),
     )
@@ -309,28 +290,32 @@ def markdown(sections: list[dict], numbers: Paper, out: Path, ladder: Ladder) ->
     lines = [
         "# Scoreboard", "",
         "Written by the pipeline; [index.html](index.html) is the same with filters (download it, or open it from a "
-        "clone). A row is a claim; its effect is signed so that the claim makes it positive; brackets hold the "
-        f"interval after the correction for multiple claims, and its level ([how]({rule}); [what we had "
-        f"expected]({predictions})). Controls are questions of ours, and have words of their own: one that comes out "
-        "the other way says nothing against the paper.", "",
-        whose(numbers), "", *tally_table(rows), "", out_of_reach(rows), "", *([agreement, ""] if agreement else []),
-        "| verdict | of a control | means |", "|---|---|---|",
-        *(f"| **{verdict}** | *{CONTROL_WORDS[verdict]}* | {MEANING[verdict]} |" for verdict in VERDICTS),
+        "clone). A row is a claim; its effect is signed so that the claim makes it positive; brackets hold its 95% "
+        f"interval. p is adjusted for the number of claims ([how]({rule}); [what we had expected]({predictions})). "
+        "The paper's claims and our own questions share the words and are counted apart: a question of ours that is "
+        "contradicted says nothing against the paper.", "",
+        whose(numbers), "", *tally_table(rows), "", sizes(rows), "", *([agreement, ""] if agreement else []),
+        "| verdict | means |", "|---|---|",
+        *(f"| **{verdict}** | {meaning} |" for verdict, meaning in MEANING.items()),
         "", "## Primary claims", "", *primary_table(rows),
     ]  # fmt: skip
     for part in sections:
         where = f"scale `{part['scale']}`" if part["runs"] else "arithmetic: the same at every scale"
         lines += ["", f"## {part['title']}", "", f"Paper: {part['paper_item']}. Recipe `{part['name']}`, {where}.", "",
-                  f"![{part['alt']}]({part['folder']}/figure.png)", "",
-                  "| claim | whose | paper | ours | evidence | verdict | why |",
-                  "|---|---|---|---|---|---|---|"]  # fmt: skip
+                  f"![{part['alt']}]({part['folder']}/figure.png)"]  # fmt: skip
+        if part["estimates"]:
+            words = f"{part['estimates']} estimates without verdicts"
+            lines += ["", f"[{words}]({part['folder']}/explained.html#estimates)."]
+        if part["rows"]:
+            heads = "| claim | whose | paper | ours | evidence | verdict | why |"
+            lines += ["", heads, "|---|---|---|---|---|---|---|"]
         for row in part["rows"]:
-            mark = " (primary)" if row["primary"] else ""
+            mark, size = " (primary)" if row["primary"] else "", f"<br>{row['size']}" if row["size"] else ""
             origin = f"<br>{cell(row['source'])}" if row["source"] else ""
             lines.append(
                 f"| {cell(row['sentence'])}{mark}<br>`{row['claim']}`: {cell(row['contrast'])} | {row['whose']} | "
-                f"{cell(row['paper'])}{origin} | {cell(row['ours'])} | {cell(row['evidence'])} | **{row['label']}** | "
-                f"{cell(row['reason'])} |"
+                f"{cell(row['paper'])}{origin} | {cell(row['ours'])} | {cell(row['evidence'])} | "
+                f"**{row['verdict']}**{size} | {cell(row['reason'])} |"
             )
     return "\n".join(lines) + "\n"
 
@@ -338,8 +323,8 @@ def markdown(sections: list[dict], numbers: Paper, out: Path, ladder: Ladder) ->
 COLUMNS = (
     "scale", "recipe", "claim", "sentence", "origin", "primary", "kind", "metric", "unit", "arms",
     "paper", "paper_unit", "paper_source", "paper_confidence",
-    "ours", "ci_low", "ci_high", "level", "smallest_effect", "seeds", "differences", "seed_se", "item_se", "p",
-    "verdict", "word", "untested", "reason",
+    "ours", "ci_low", "ci_high", "smallest_effect", "seeds", "differences", "seed_se", "item_se", "method",
+    "p", "adjusted_p", "other_p", "adjusted_other_p", "verdict", "size", "untested", "reason",
 )  # fmt: skip
 """The columns of claims.csv."""
 
@@ -354,7 +339,6 @@ def table(claims: list[tuple[str, dict]]) -> str:
         texts = {
             "recipe": recipe,
             "arms": " ".join(row["arms"]),
-            "word": verdict_label(row),
             "paper": given.get("value"),
             "paper_unit": given.get("unit"),
             "paper_source": given.get("source"),

@@ -1,4 +1,4 @@
-"""The rows of verdicts.json, and what their verdicts are called."""
+"""The rows of verdicts.json, read and counted."""
 
 from collections import Counter
 from pathlib import Path
@@ -10,14 +10,15 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_json
 from stemrepro.common.yaml_records import Factor, Strict, parse
 from stemrepro.config.paper import PaperNumber
-from stemrepro.config.recipe import ORIGINS, Origin
-from stemrepro.verdicts.rule import NOT_TESTABLE, UNTESTED, VERDICTS
+from stemrepro.config.recipe import Origin
+from stemrepro.verdicts.rule import NOT_TESTED, SIZES, UNTESTED, VERDICTS
 
-CONTROL_WORDS = dict(zip(VERDICTS, ("holds", "leans", "does not hold", "can't tell", "not testable"), strict=True))
-"""What the verdicts of our controls are called: controls never speak for or against the paper.
-
-"holds" is an effect larger than what counts, whatever its size.
-"""
+TALLIED: dict[Origin, str] = {
+    "paper": "the paper's results",
+    "arithmetic": "the paper's arithmetic",
+    "control": "our own questions",
+}
+"""Claims are counted by whose they are, and nowhere together."""
 AT_OFFICIAL_INIT = {"official_init", "official_init_same_sign"}
 """Fields of claims that were also measured at the official initialisation of the embeddings.
 
@@ -44,15 +45,19 @@ class Row(Strict):
     ours: float | None
     ci_low: float | None
     ci_high: float | None
-    level: float | None
     tuned: float | None
     seed_se: float | None
     item_se: float | None
+    method: str | None
     p: float | None
+    adjusted_p: float | None
+    other_p: float | None
+    adjusted_other_p: float | None
     seeds: Annotated[int, Field(ge=0)]
     differences: tuple[float | None, ...] | None = None
     scale: str
     verdict: Literal[VERDICTS]
+    size: Literal[SIZES] | None
     untested: Literal[UNTESTED] | None
     reason: str
     official_init: float | None = None
@@ -87,68 +92,60 @@ def read_verdicts(path: Path) -> list[dict]:
     return rows
 
 
-def verdict_label(row: dict) -> str:
-    """Return what the verdict of a row is called, which depends on the origin of its claim."""
-    return CONTROL_WORDS[row["verdict"]] if row["origin"] == "control" else row["verdict"]
+def by_origin(rows: list[dict]) -> dict[Origin, list[dict]]:
+    """Return the rows of each origin, in the order in which they are shown."""
+    return {origin: [row for row in rows if row["origin"] == origin] for origin in TALLIED}
 
 
 def tally(rows: list[dict]) -> dict[Origin, dict[str, int]]:
     """Count the claims by origin and verdict."""
     counts = Counter((row["origin"], row["verdict"]) for row in rows)
-    return {origin: {verdict: counts[origin, verdict] for verdict in VERDICTS} for origin in ORIGINS}
-
-
-def of_paper(rows: list[dict]) -> list[dict]:
-    """Return the rows of the paper's results and arithmetic, which are counted without our controls."""
-    return [row for row in rows if row["origin"] != "control"]
+    return {origin: {verdict: counts[origin, verdict] for verdict in VERDICTS} for origin in TALLIED}
 
 
 def untested(rows: list[dict]) -> str:
-    """Count the claims that can't be tested, by reason.
+    """Count the claims that are not tested, by reason.
 
-    Examples are "45: 25 not run, 20 model too small", "1 confounded" and "0".
+    Examples are "45: 25 not attempted, 20 model too small", "1 confounded" and "0".
     """
-    counts = Counter(row["untested"] for row in rows if row["verdict"] == NOT_TESTABLE)
+    counts = Counter(row["untested"] for row in rows if row["verdict"] == NOT_TESTED)
     kinds = ", ".join(f"{counts[kind]} {kind}" for kind in UNTESTED if counts[kind])
     return f"{counts.total()}: {kinds}" if len(counts) > 1 else kinds or "0"
 
 
-def out_of_reach(rows: list[dict]) -> str:
-    """Say of how many of the paper's results the rule can't say "reproduced"; empty where there is none."""
-    results = [row for row in rows if row["origin"] == "paper"]
-    sized = [row for row in results if row["kind"] == "greater"]
-    if not sized:
+def sizes(rows: list[dict]) -> str:
+    """Say how often a size is the paper's, of its results that were tested; empty where there is none."""
+    counts = Counter(row["size"] for row in rows if row["size"])
+    if not counts:
         return ""
-    return (
-        f"*Reproduced* is out of reach of {len(sized)} of the paper's {len(results)} results: they claim a direction, "
-        "and their sizes aren't expected at these scales."
-    )
-
-
-HEADS = (*VERDICTS[:-1], "not tested")
+    parts = ", ".join(f"{size} {counts[size]}" for size in SIZES)
+    return f"Sizes of the paper's {counts.total()} tested effects: {parts}. No verdict depends on a size."
 
 
 def tally_table(rows: list[dict]) -> list[str]:
     """Return the counts of claims by origin and verdict, as the lines of a Markdown table."""
-    words = [*(f"{verdict} / *{CONTROL_WORDS[verdict]}*" for verdict in VERDICTS[:-1]), HEADS[-1]]
-    lines = [f"| claims | {' | '.join(words)} |", f"|---|{'--:|' * len(VERDICTS)}"]
-    for origin, counts in tally(rows).items():
-        members = [row for row in rows if row["origin"] == origin]
+    lines = [f"| claims | {' | '.join(VERDICTS)} |", f"|---|{'--:|' * len(VERDICTS)}"]
+    for origin, members in by_origin(rows).items():
+        counts = Counter(row["verdict"] for row in members)
         cells = [*(str(counts[verdict]) for verdict in VERDICTS[:-1]), untested(members)]
-        lines.append(f"| {ORIGINS[origin]} ({len(members)}) | {' | '.join(cells)} |")
+        lines.append(f"| {TALLIED[origin]} ({len(members)}) | {' | '.join(cells)} |")
     return lines
 
 
+def counted(rows: list[dict]) -> str:
+    """Count verdicts in words: "3 supported, 1 undecided"; empty where there is no row."""
+    counts = Counter(row["verdict"] for row in rows)
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+
+
 def recipe_table(recipes: dict[str, tuple[str, list[dict]]]) -> list[str]:
-    """Return a Markdown table with one line per recipe: verdicts of the paper's claims, and the number of our controls.
+    """Return a Markdown table with one line per recipe: its verdicts, by whose claims they are of.
 
     Args:
         recipes: title -> the recipe's item of the paper, and its rows.
     """
-    lines = [f"| recipe | paper | {' | '.join(HEADS)} | our controls |", f"|---|---|{'--:|' * (len(VERDICTS) + 1)}"]
+    lines = [f"| recipe | paper | {' | '.join(TALLIED.values())} |", f"|---|---|{'---|' * len(TALLIED)}"]
     for title, (item, rows) in recipes.items():
-        claims = of_paper(rows)
-        counts = Counter(row["verdict"] for row in claims)
-        cells = [counts[verdict] for verdict in VERDICTS] + [len(rows) - len(claims)]
-        lines.append(f"| {title} | {item} | {' | '.join(str(cell or '') for cell in cells)} |")
+        cells = [counted(members) for members in by_origin(rows).values()]
+        lines.append(f"| {title} | {item} | {' | '.join(cells)} |")
     return lines

@@ -5,6 +5,7 @@ import re
 
 from stemrepro.report.ladder import Ladder, agreement, rungs_of
 
+PLAIN_METHOD = "t over seeds"
 SURE = {"read": "", "inferred": "computed: ", "secondary": "second-hand: ", "figure": "read off an image: "}
 
 
@@ -25,12 +26,11 @@ def printed(row: dict, value: float, more: int = 0) -> str:
 
 
 def ours(row: dict) -> str:
-    """Write our number with its interval."""
+    """Write our number with its 95% interval."""
     if row["ours"] is None:
         return "-"
     value = printed(row, row["ours"], 2) if row["kind"] == "exact" else number(row["ours"])
-    level = "" if row["level"] is None else f" at {100 * row['level']:.3g}%"
-    interval = "" if row["ci_low"] is None else f" ({number(row['ci_low'])} to {number(row['ci_high'])}{level})"
+    interval = "" if row["ci_low"] is None else f" ({number(row['ci_low'])} to {number(row['ci_high'])})"
     return f"{value}{interval} {row['unit']}"
 
 
@@ -53,15 +53,25 @@ def contrast(row: dict) -> str:
     return f"{arms}, {row['metric']}" if arms else row["metric"]
 
 
+def p_value(p: float) -> str:
+    """Write a p with two digits."""
+    return "< 0.0001" if p < 0.0001 else f"{p:.2g}"
+
+
 def evidence(row: dict) -> str:
-    """Name the seeds, both errors where there are two, and the effect in other settings."""
+    """Name the seeds, p and adjusted p, both errors where there are two, and the effect in other settings.
+
+    How the interval was formed is told where it isn't a plain t interval.
+    """
     if row["kind"] == "exact":
         return "computed, no chance involved"
     if row["ours"] is None:
         return "not measured"
     words = [f"{row['seeds']} seed{'' if row['seeds'] == 1 else 's'}"]
-    if row["unit"] == "points" and row["ci_low"] is not None and max(-row["ci_low"], row["ci_high"]) > 100:
-        words.append("a t interval, which doesn't know that 100 points are the maximum")
+    if row["adjusted_p"] is not None:
+        words.append(f"p {p_value(row['p'])}, adjusted {p_value(row['adjusted_p'])}")
+    if row["method"] and row["method"] != PLAIN_METHOD:
+        words.append(row["method"])
     if row["seed_se"]:
         words.append(f"error between seeds {row['seed_se']:.2g}")
     if row["item_se"]:
@@ -80,7 +90,7 @@ def at_long_end(row: dict, ladder: Ladder) -> str:
     if not rungs:
         return ""
     end = rungs[-1]
-    effect = f"{number(end.mean)} ({number(end.low)} to {number(end.high)} at 95%)"
+    effect = f"{number(end.mean)} ({number(end.low)} to {number(end.high)})"
     return f"after {end.tokens_a_parameter:.0f} tokens per parameter (ladder) {effect}: {agreement(row, end)}"
 
 

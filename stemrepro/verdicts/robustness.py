@@ -39,7 +39,7 @@ def same_sign(common: tuple[Contrast, ...], others: tuple[Contrast, ...], null_b
 def sign_flips(
     common: tuple[Contrast, ...], robustness: Mapping[str, tuple[Contrast, ...]], null_band: float
 ) -> str | None:
-    """Return the reason why a contrast is inconclusive when a setting turns its sign, or None."""
+    """Return the reason why a contrast is undecided when a setting turns its sign, or None."""
     for setting, others in robustness.items():
         setting_words, common_words = ROBUSTNESS[setting]
         for one, other in zip(common, others, strict=True):

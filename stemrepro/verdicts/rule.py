@@ -1,53 +1,46 @@
-"""One rule from paired differences to a verdict, the same for every claim; docs/verdicts.md says when it was changed.
+"""One rule from differences to a word, the same for every claim; docs/verdicts.md says when it was changed.
 
-`differences[s]` is a paired difference for seed s (same batches, same initial backbone), signed so that the claim
-makes it positive. `m` is the smallest effect that counts, `E` the paper's effect. In this order:
+A difference is signed so that the claim makes it positive. m is the smallest effect that counts. In this order:
 
-1. not testable at this scale: a precondition fails, judged without the contrast;
-2. inconclusive: fewer than 3 seeds, or fewer than 5 for a primary claim, or a run that diverged;
-3. reproduced, of a control's effect alone: the adjusted lower bound exceeds m (no paper's size is expected here);
-4. direction only: the adjusted lower bound exceeds 0 otherwise;
-5. contradicted: the adjusted upper bound is below 0 (opposite), or the 90% interval lies inside +-m (absent);
-6. inconclusive: the rest.
+1. not tested: nothing was attempted, or a precondition fails, judged without the contrast;
+2. undecided: a run diverged, fewer than 3 seeds, fewer than 5 of a primary claim, or a sign that turns elsewhere;
+3. of an effect above 0 (`greater`):
+   contradicted, "absent": the effect is shown to lie inside +-m;
+   supported: it is shown to be above 0;
+   contradicted, "opposite": it is shown to be below 0;
+4. of an equivalence: supported where the effect is shown to lie inside +-m, contradicted where outside;
+5. of "not better": supported where the effect is shown to be below m, contradicted where above;
+6. of an ordering: contradicted where a pair is shown to be absent or opposite, supported where every pair is above 0;
+7. undecided: the rest.
 
-Equivalences are reproduced when the 90% interval lies inside +-m and contradicted when the adjusted interval lies
-outside it. "Not better" is reproduced when the adjusted upper bound is below m and contradicted when the lower
-one exceeds m.
-Orderings need every adjacent pair, without a correction inside.
-Exact claims (the paper's arithmetic, closed forms) know no chance. They are reproduced when the computed number equals
-the paper's within m, mostly half its last printed digit, else contradicted.
-
-Where a contrast's sign turns in another setting (stemrepro.verdicts.robustness), it is inconclusive.
-Levels are corrected for the number of claims (stemrepro.verdicts.multiplicity).
+"Shown" is a p below 5% after the correction for many claims (stemrepro.verdicts.multiplicity). All p are two-sided, so
+that what is shown also lies clear of the 95% interval. A claim brings the p of its own null and, where its absence is
+another test, the p of that; both are adjusted alike.
+Exact claims (arithmetic, closed forms) know no chance: supported where the computed number is the printed one within m,
+mostly half its last digit, else contradicted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from stemrepro.verdicts.contrast import Contrast
-from stemrepro.verdicts.multiplicity import (
-    PRIMARY_ALPHA,
-    PRIMARY_PLACES,
-    SECONDARY_RATE,
-    benjamini_hochberg_levels,
-    holm_levels,
-)
+from stemrepro.verdicts.multiplicity import ALPHA, benjamini_hochberg, holm
 from stemrepro.verdicts.robustness import sign_flips
 
-REPRODUCED = "reproduced"
-DIRECTION = "direction only"
+SUPPORTED = "supported"
 CONTRADICTED = "contradicted"
-INCONCLUSIVE = "inconclusive"
-NOT_TESTABLE = "not testable at this scale"
-NOT_RUN, TOO_SMALL, TOO_SHORT, TOO_EASY, CONFOUNDED = (
-    "not run", "model too small", "runs too short", "task too easy", "confounded",
+UNDECIDED = "undecided"
+NOT_TESTED = "not tested"
+NOT_ATTEMPTED, TOO_SMALL, TOO_SHORT, TOO_EASY, CONFOUNDED = (
+    "not attempted", "model too small", "runs too short", "task too easy", "confounded",
 )  # fmt: skip
-UNTESTED = (NOT_RUN, TOO_SMALL, TOO_SHORT, TOO_EASY, CONFOUNDED)
-"""Why claims can't be tested: nothing was run, dense can't do the task, training is too short to show it, dense
-leaves no room for a lead, or something else than the claim's contrast differs too."""
-VERDICTS = (REPRODUCED, DIRECTION, CONTRADICTED, INCONCLUSIVE, NOT_TESTABLE)
+UNTESTED = (NOT_ATTEMPTED, TOO_SMALL, TOO_SHORT, TOO_EASY, CONFOUNDED)
+"""Why claims aren't tested: nothing was run, dense can't do the task, training is too short to show it, dense leaves no
+room for a lead, or something else than the claim's contrast differs too."""
+VERDICTS = (SUPPORTED, CONTRADICTED, UNDECIDED, NOT_TESTED)
+SAME_SIZE, OTHER_SIZE, NO_SIZE = "the paper's size", "another size", "can't be compared"
+SIZES = (SAME_SIZE, OTHER_SIZE, NO_SIZE)
+"""What is said of the size of a result of the paper's; no verdict depends on it."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +54,6 @@ class Evidence:
         paper_effect: E, or None.
         expected: the number of an exact claim that the paper doesn't have.
         primary: one of the at most eight.
-        control: a question of ours, for which the paper has no size.
         failed_precondition: why the claim can't be tested here, or None; judged without the contrasts.
         untested: the kind of that reason, one of UNTESTED; "" where it can be tested.
         asked: what has to hold for the claim to be tested, in words.
@@ -75,7 +67,6 @@ class Evidence:
     paper_effect: float | None = None
     expected: float | None = None
     primary: bool = False
-    control: bool = False
     failed_precondition: str | None = None
     untested: str = ""
     asked: str = ""
@@ -85,7 +76,7 @@ class Evidence:
     @property
     def seeds(self) -> int:
         """Seeds of the weakest contrast."""
-        return min(len(contrast.differences) for contrast in self.contrasts)
+        return min(contrast.seeds for contrast in self.contrasts)
 
     @property
     def null_band(self) -> float:
@@ -105,17 +96,40 @@ class Evidence:
             raise ValueError(f"a claim of kind '{self.kind}' says no value")
         return number
 
-    def p(self, threshold: float) -> float:
-        """Return the p against the value that the claim has to beat.
+    @property
+    def p(self) -> float:
+        """The p of the claim's own null.
 
-        It is 0 or m for most kinds, and m for equivalent and not-better.
+        It is an effect of 0; of an equivalence one of m or more in size; of "not better" one of m. An ordering has the
+        largest of its pairs', where a pair with the wrong sign has 1.
         """
+        contrast, m = self.contrasts[0], self.smallest_effect
         if self.kind == "equivalent":
-            contrast, m = self.contrasts[0], self.smallest_effect
-            return min(1.0, contrast.p_above(m), contrast.reversed().p_above(m))
+            return contrast.p_inside(m)
         if self.kind == "not-better":
-            return self.contrasts[0].reversed().p_above(-self.smallest_effect)
-        return max(contrast.p_above(threshold) for contrast in self.contrasts)
+            return contrast.p(m)
+        if self.kind == "ordering":
+            return max(pair.p_above(0.0) for pair in self.contrasts)
+        return contrast.p(0.0)
+
+    @property
+    def other_p(self) -> float | None:
+        """The p of the null whose rejection contradicts the claim, where that isn't the claim's own null.
+
+        It is an effect of m or more in size, which an absent one rejects; of an equivalence one of at most m. Of an
+        ordering it is the least of its pairs' p, absent or opposite, times their number.
+        """
+        if self.kind == "not-better":
+            return None
+        if self.kind == "equivalent":
+            return self.contrasts[0].p_outside(self.smallest_effect)
+        if self.kind == "ordering":
+            return min(1.0, 2 * len(self.contrasts) * min(map(self.against, self.contrasts)))
+        return self.contrasts[0].p_inside(self.smallest_effect)
+
+    def against(self, pair: Contrast) -> float:
+        """Return the p by which a pair of an ordering is absent or opposite."""
+        return min(pair.p_inside(self.smallest_effect), pair.p_below(0.0))
 
 
 @dataclass(frozen=True)
@@ -146,17 +160,20 @@ class Step:
 class Judgement:
     """The steps to a verdict, which the last one has, and the numbers that it rests on.
 
-    `level` is the interval's confidence level after adjustment.
+    `ours`, the 95% interval and the errors are those of the weakest contrast, in the metric's unit. The p are those of
+    `Evidence`, alone and adjusted; None where the claim is not judged by chance.
     """
 
     steps: tuple[Step, ...]
     ours: float
     ci_low: float
     ci_high: float
-    level: float
-    p: float
     seed_se: float
     item_se: float
+    p: float | None = None
+    adjusted_p: float | None = None
+    other_p: float | None = None
+    adjusted_other_p: float | None = None
 
     @property
     def verdict(self) -> str:
@@ -167,17 +184,6 @@ class Judgement:
     def reason(self) -> str:
         """Why, in a sentence."""
         return self.steps[-1].reason
-
-
-def levels(evidence: list[Evidence], threshold: str) -> list[float]:
-    """Return the adjusted two-sided level of each claim against 0 ("zero") or against its m ("m")."""
-    p = [e.p(0.0 if threshold == "zero" else e.smallest_effect) for e in evidence]
-    adjusted = [0.0] * len(evidence)
-    for primary, procedure in ((True, holm_levels), (False, benjamini_hochberg_levels)):
-        members = [i for i, e in enumerate(evidence) if e.primary == primary and e.kind != "exact" and tested(e)]
-        for number, level in zip(members, procedure([p[i] for i in members]), strict=True):
-            adjusted[number] = level
-    return adjusted
 
 
 def unmeasured(evidence: Evidence) -> str:
@@ -191,54 +197,86 @@ def unmeasured(evidence: Evidence) -> str:
 
 def tested(evidence: Evidence) -> bool:
     """Tell whether a claim takes part in the correction for many claims."""
-    return not evidence.failed_precondition and not unmeasured(evidence)
+    return evidence.kind != "exact" and not evidence.failed_precondition and not unmeasured(evidence)
 
 
-def interval(contrast: Contrast, alpha: float) -> str:
-    """Return a contrast's interval and its level in words."""
-    low, high = contrast.interval(alpha)
-    return f"{low:+.4f} to {high:+.4f} ({100 * (1 - alpha):.4g}%)"
+def adjusted(evidence: list[Evidence]) -> list[tuple[float, float | None] | None]:
+    """Return the adjusted p of each claim: of its own null, and of the other one; None for claims without a test.
+
+    Primary claims: Holm over their own p, and over their other p. All other claims: one procedure over all p.
+    """
+    result: list[tuple[float, float | None] | None] = [None] * len(evidence)
+    pairs = {number: (e.p, e.other_p) for number, e in enumerate(evidence) if tested(e)}
+    for primary in (True, False):
+        members = [number for number in pairs if evidence[number].primary == primary]
+        own = [pairs[number][0] for number in members]
+        others = {number: p for number in members if (p := pairs[number][1]) is not None}
+        changed = holm(own) + holm(list(others.values())) if primary else benjamini_hochberg([*own, *others.values()])
+        other = dict(zip(others, changed[len(own) :], strict=True))
+        for number, p in zip(members, changed, strict=False):
+            result[number] = (p, other.get(number))
+    return result
 
 
-def steps(e: Evidence, zero: float, above: float) -> tuple[Step, ...]:
+def size(evidence: Evidence, comparable: bool) -> str:
+    """Return what is said of an effect's size next to the paper's: one of SIZES.
+
+    It is the paper's where the 95% interval meets E/2 to 2E.
+
+    Args:
+        evidence: of a claim about an effect.
+        comparable: whether metric, tokens per parameter and regime are the paper's.
+    """
+    effect = evidence.paper_effect
+    if not comparable or effect is None:
+        return NO_SIZE
+    low, high = evidence.weakest.interval(ALPHA)
+    least, most = sorted((effect / 2, 2 * effect))
+    return SAME_SIZE if low <= most and high >= least else OTHER_SIZE
+
+
+def interval(contrast: Contrast) -> str:
+    """Return a contrast's 95% interval in words."""
+    low, high = contrast.interval(ALPHA)
+    return f"{low:+.4f} to {high:+.4f}"
+
+
+def _in_words(p: float) -> str:
+    return "below 0.0001" if p < 0.0001 else f"{p:.2g}"
+
+
+def steps(e: Evidence, own: float = 1.0, other: float | None = None) -> tuple[Step, ...]:
     """Return the questions of one claim, up to the one that ends in its verdict.
 
     Args:
-        zero: its adjusted level against 0.
-        above: its adjusted level against m.
+        e: of the claim.
+        own: its adjusted p.
+        other: its other p, adjusted.
     """
-    return _ended(_questions(e, zero, above))
-
-
-def _ended(questions: Iterable[Step]) -> tuple[Step, ...]:
     taken = []
-    for step in questions:
+    for step in _questions(e, own, 1.0 if other is None else other):
         taken.append(step)
         if step.verdict:
             break
     return tuple(taken)
 
 
-def _questions(e: Evidence, zero: float, above: float) -> Iterator[Step]:
+def _questions(e: Evidence, own: float, other: float) -> Iterator[Step]:
     """Yield the questions of one claim; the first are those of every kind."""
     failed, lost = e.failed_precondition, unmeasured(e)
     condition = failed or e.asked or "nothing is asked first"
-    yield Step("Can it be tested here?", not failed, condition, no=NOT_TESTABLE, reason=failed or "")
+    yield Step("Can it be tested here?", not failed, condition, no=NOT_TESTED, reason=failed or "")
     if e.kind == "exact" and not lost:
         yield _of_exact(e)
         return
     enough = f"{e.seeds} seeds, enough for a {'primary' if e.primary else 'secondary'} claim"
-    yield Step("Is it measured, by enough seeds?", not lost, lost or enough, no=INCONCLUSIVE, reason=lost)
+    yield Step("Is it measured, by enough seeds?", not lost, lost or enough, no=UNDECIDED, reason=lost)
     turn = sign_flips(e.contrasts, e.robustness, e.null_band)
-    intervals = [f"{name} {interval(c, 0.05)}" for name, contrasts in e.robustness.items() for c in contrasts]
+    intervals = [f"{name} {interval(c)}" for name, contrasts in e.robustness.items() for c in contrasts]
     numbers = turn or "; ".join(intervals) or "none was run"
-    yield Step("Does its sign turn in another setting?", bool(turn), numbers, yes=INCONCLUSIVE, reason=turn or "")
-    if e.kind == "ordering":
-        yield from _of_ordering(e, zero, above)
-    elif e.kind == "greater":
-        yield from _of_greater(e, e.weakest, zero, above)
-    else:
-        yield from _of_bounds(e, zero)
+    yield Step("Does its sign turn in another setting?", bool(turn), numbers, yes=UNDECIDED, reason=turn or "")
+    of_kind = {"ordering": _of_ordering, "equivalent": _of_equivalence, "not-better": _of_not_better}
+    yield from of_kind.get(e.kind, _of_greater)(e, own, other)
 
 
 def _of_exact(e: Evidence) -> Step:
@@ -248,96 +286,68 @@ def _of_exact(e: Evidence) -> Step:
     whose = "the paper's " if e.expected is None else ""
     why = f"{text} is {'' if equal else 'not '}{whose}{e.printed:g} within {half:g}"
     question = "Is the number the paper's?" if e.expected is None else "Is the number the claim's?"
-    return Step(question, equal, why, yes=REPRODUCED, no=CONTRADICTED, reason=why)
+    return Step(question, equal, why, yes=SUPPORTED, no=CONTRADICTED, reason=why)
 
 
-def _of_greater(e: Evidence, contrast: Contrast, zero: float, above: float) -> Iterator[Step]:
-    m, (low, high), (strict_low, _) = e.smallest_effect, contrast.interval(zero), contrast.interval(above)
-    why = f"lower bound {strict_low:.3f} exceeds {m:g}"
-    alone = REPRODUCED if e.control or e.kind == "ordering" else ""
-    yield Step(f"Does the lower bound exceed {m:g}?", strict_low > m, interval(contrast, above), yes=alone, reason=why)
-    if high < m:
-        short = f"it is smaller than what counts, {m:g}"
-    elif strict_low <= m:
-        short = f"the effect is not shown to exceed {m:g}"
-    elif e.paper_effect is None:
-        short = "the paper gives no size to compare with"
-    else:
-        short = "the paper's size can't be expected at this scale"
-    text, why = interval(contrast, zero), f"lower bound {low:.3f} exceeds 0; {short}"
-    yield Step("Does the lower bound exceed 0?", low > 0, text, yes=DIRECTION, reason=why)
-    why = f"opposite: upper bound {high:.3f} is below 0"
-    yield Step("Is the upper bound below 0?", high < 0, text, yes=CONTRADICTED, reason=why)
-    inside, text = _inside(contrast, m)
-    why = f"absent: the {text}" if inside else f"the interval {low:.3f} to {high:.3f} holds 0"
-    yield Step(_INSIDE.format(m), inside, interval(contrast, 0.10), yes=CONTRADICTED, no=INCONCLUSIVE, reason=why)
+def _shown(p: float, contrast: Contrast) -> str:
+    return f"adjusted p {_in_words(p)}; 95% interval {interval(contrast)}"
 
 
-_INSIDE = "Does the 90% interval lie inside +-{:g}?"
-
-
-def _inside(contrast: Contrast, m: float) -> tuple[bool, str]:
-    """Tell whether the 90% interval lies inside +-m, and give that in words."""
-    low, high = contrast.interval(0.10)
-    return -m < low and high < m, f"90% interval {low:.3f} to {high:.3f} lies inside +-{m:g}"
-
-
-def _of_ordering(e: Evidence, zero: float, above: float) -> Iterator[Step]:
-    count = len(e.contrasts)
-    plain, strict = (
-        [_ended(_of_greater(e, contrast, zero / n, above / n))[-1] for contrast in e.contrasts] for n in (1, count)
-    )
-
-    def reasons(pairs: list[Step]) -> str:
-        return "; ".join(f"pair {number}: {pair.reason}" for number, pair in enumerate(pairs, 1))
-
-    def first(pairs: list[Step], *verdicts: str) -> str:
-        """Return the first pair with the first of these verdicts that any pair has."""
-        for verdict in verdicts:
-            for number, pair in enumerate(pairs, 1):
-                if pair.verdict == verdict:
-                    return f"pair {number}: {pair.reason}"
-        return ""
-
-    contrary = first(strict, CONTRADICTED)
-    question = f"Is a pair contradicted, at the level over {count}?"
-    yield Step(question, bool(contrary), reasons(strict), yes=CONTRADICTED, reason=contrary)
-    lost = first(plain, INCONCLUSIVE, CONTRADICTED)
-    yield Step("Does every lower bound exceed 0?", not lost, reasons(plain), no=INCONCLUSIVE, reason=lost)
-    short, weakest = first(plain, DIRECTION), int(np.argmin([contrast.mean for contrast in e.contrasts]))
-    why = short or f"every adjacent pair, the weakest: {plain[weakest].reason}"
-    question = f"Does every one exceed {e.smallest_effect:g}?"
-    yield Step(question, not short, reasons(plain), yes=REPRODUCED, no=DIRECTION, reason=why)
-
-
-def _of_bounds(e: Evidence, zero: float) -> Iterator[Step]:
+def _of_greater(e: Evidence, own: float, other: float) -> Iterator[Step]:
     contrast, m = e.contrasts[0], e.smallest_effect
-    (low, high), text = contrast.interval(zero), interval(contrast, zero)
-    if e.kind == "not-better":
-        why = f"upper bound {high:.3f} is below {m:g}"
-        yield Step(f"Is the upper bound below {m:g}?", high < m, text, yes=REPRODUCED, reason=why)
-        why = f"lower bound {low:.3f} exceeds {m:g}" if low > m else f"the interval holds {m:g}"
-        yield Step(f"Does the lower bound exceed {m:g}?", low > m, text, yes=CONTRADICTED, no=INCONCLUSIVE, reason=why)
-        return
-    inside, inside_text = _inside(contrast, m)
-    yield Step(_INSIDE.format(m), inside, interval(contrast, 0.10), yes=REPRODUCED, reason=f"the {inside_text}")
-    outside = low > m or high < -m
-    why = (
-        f"the interval {low:.3f} to {high:.3f} {'lies outside' if outside else 'is neither inside nor outside'} +-{m:g}"
+    why = f"absent: the effect lies inside +-{m:g}, adjusted p {_in_words(other)}"
+    yield Step(
+        f"Is it shown to lie inside +-{m:g}?", other < ALPHA, _shown(other, contrast), yes=CONTRADICTED, reason=why
     )
-    question = f"Does the interval lie outside +-{m:g}?"
-    yield Step(question, outside, text, yes=CONTRADICTED, no=INCONCLUSIVE, reason=why)
+    text, p, above = _shown(own, contrast), _in_words(own), own < ALPHA and contrast.mean > 0
+    why = f"above 0, adjusted p {p}"
+    yield Step("Is it shown to be above 0?", above, text, yes=SUPPORTED, reason=why)
+    below = own < ALPHA and contrast.mean < 0
+    why = f"opposite: below 0, adjusted p {p}" if below else f"neither above nor below 0 is shown, adjusted p {p}"
+    yield Step("Is it shown to be below 0?", below, text, yes=CONTRADICTED, no=UNDECIDED, reason=why)
 
 
-def judge(evidence: list[Evidence]) -> list[Judgement]:
-    """Apply the rule to all claims of a recipe together, because levels depend on the family."""
-    zero, above = levels(evidence, "zero"), levels(evidence, "m")
+def _of_equivalence(e: Evidence, own: float, other: float) -> Iterator[Step]:
+    contrast, m = e.contrasts[0], e.smallest_effect
+    why = f"inside +-{m:g}, adjusted p {_in_words(own)}"
+    yield Step(f"Is it shown to lie inside +-{m:g}?", own < ALPHA, _shown(own, contrast), yes=SUPPORTED, reason=why)
+    outside, p = other < ALPHA, _in_words(other)
+    why = f"outside +-{m:g}, adjusted p {p}" if outside else f"neither inside nor outside +-{m:g} is shown"
+    question = f"Is it shown to lie outside +-{m:g}?"
+    yield Step(question, outside, _shown(other, contrast), yes=CONTRADICTED, no=UNDECIDED, reason=why)
+
+
+def _of_not_better(e: Evidence, own: float, other: float) -> Iterator[Step]:
+    contrast, m, p = e.contrasts[0], e.smallest_effect, _in_words(own)
+    text, shown, below = _shown(own, contrast), own < ALPHA, contrast.mean < m
+    why = f"below {m:g}, adjusted p {p}"
+    yield Step(f"Is it shown to be below {m:g}?", shown and below, text, yes=SUPPORTED, reason=why)
+    why = f"above {m:g}, adjusted p {p}" if shown else f"neither below nor above {m:g} is shown, adjusted p {p}"
+    question = f"Is it shown to be above {m:g}?"
+    yield Step(question, shown and not below, text, yes=CONTRADICTED, no=UNDECIDED, reason=why)
+
+
+def _of_ordering(e: Evidence, own: float, other: float) -> Iterator[Step]:
+    m = e.smallest_effect
+    worst = min(range(len(e.contrasts)), key=lambda number: e.against(e.contrasts[number]))
+    pair = e.contrasts[worst]
+    kind = "absent" if pair.p_inside(m) <= pair.p_below(0.0) else "opposite"
+    numbers = "; ".join(f"pair {n}: {interval(c)}" for n, c in enumerate(e.contrasts, 1))
+    why = f"pair {worst + 1} is {kind}: {interval(pair)}, adjusted p {_in_words(other)}"
+    yield Step("Is a pair shown to be absent or opposite?", other < ALPHA, numbers, yes=CONTRADICTED, reason=why)
+    all_above = own < ALPHA
+    why = f"{'every' if all_above else 'not every'} pair is shown to be above 0, adjusted p {_in_words(own)}"
+    yield Step("Is every pair shown to be above 0?", all_above, numbers, yes=SUPPORTED, no=UNDECIDED, reason=why)
+
+
+def judge(evidence: Iterable[Evidence]) -> list[Judgement]:
+    """Apply the rule to all claims of a page together, because adjusted p depend on the family."""
+    evidence = list(evidence)
     judgements = []
-    for e, zero_level, m_level in zip(evidence, zero, above, strict=True):
-        contrast, level = e.weakest, zero_level or (PRIMARY_ALPHA / PRIMARY_PLACES if e.primary else SECONDARY_RATE)
-        low, high = contrast.interval(level)
-        taken = steps(e, zero_level, m_level)
-        judgements.append(
-            Judgement(taken, contrast.mean, low, high, 1 - level, e.p(0.0), contrast.seed_se, contrast.item_se)
-        )
+    for e, p in zip(evidence, adjusted(evidence), strict=True):
+        contrast = e.weakest
+        low, high = contrast.interval(ALPHA)
+        errors = contrast.seed_se, contrast.item_se
+        ps = (e.p, p[0], e.other_p, p[1]) if p else ()
+        judgements.append(Judgement(steps(e, *(p or ())), contrast.mean, low, high, *errors, *ps))
     return judgements

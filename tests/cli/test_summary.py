@@ -64,7 +64,8 @@ def test_scored_losses_are_those_of_the_scores():
     assert re.search(expected, text), text
 
 
-def test_verdicts_are_counted_as_they_are_called():
-    rows = [{"verdict": "reproduced", "origin": origin} for origin in ("paper", "paper", "control")]
-    text = verdicts([*rows, {"verdict": "inconclusive", "origin": "paper"}], [Path("results/tiny/rivals")])
-    assert text == "4 claims: 2 reproduced, 1 holds, 1 inconclusive; in results/tiny/rivals/"
+def test_verdicts_are_counted_by_whose_claims_they_are():
+    rows = [{"verdict": "supported", "origin": origin} for origin in ("paper", "paper", "control")]
+    text = plain(verdicts([*rows, {"verdict": "undecided", "origin": "paper"}], [Path("results/tiny/rivals")]))
+    counts = "the paper's results: 2 supported, 1 undecided; our own questions: 1 supported"
+    assert text == f"4 claims; {counts}; in results/tiny/rivals/"

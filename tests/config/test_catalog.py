@@ -59,9 +59,20 @@ def test_no_precondition_looks_at_its_own_claim(catalog):
                 assert refusal(measure, catalog, recipe, copy), (claim.metric, pair, precondition)
 
 
+def as_claim(recipe, name):
+    """Make a claim of an estimate and return it, to be changed."""
+    estimate = recipe["estimates"].pop(name)
+    claim = {key: value for key, value in estimate.items() if key not in ("label", "tolerance")}
+    claim |= {"sentence": estimate["label"], "smallest_effect": estimate.get("tolerance", 0.02)}
+    claim["kind"] = "greater" if "arms" in estimate else "exact"
+    return recipe.setdefault("claims", {}).setdefault(name, claim)
+
+
 def without_controls(recipe):
+    as_claim(recipe, "half-below-dense")["preconditions"] = ["no-gain-without-information"]
     recipe["arms"] = [arm for arm in recipe["arms"] if arm not in ("stem-frozen", "stem-shuffled")]
-    del recipe["variants"], recipe["more_seeds"], recipe["claims"]["frozen-rows"], recipe["claims"]["shuffled-rows"]
+    del recipe["variants"], recipe["more_seeds"]
+    del recipe["estimates"]["frozen-rows"], recipe["estimates"]["shuffled-rows"]
 
 
 @pytest.mark.parametrize(
@@ -128,57 +139,59 @@ def without_controls(recipe):
         ("arms.yaml", lambda v: v["dense"].update(label="$d$"), r"dense: label '\$d\$' holds a \$"),
         ("rivals.yaml", lambda v: v["arms"].append("ple"), r"rivals\.yaml: .*names an arm twice"),
         ("scales/laptop.yaml", lambda v: v.update(seeds=[2, 0, 1]), r"seeds \[2, 0, 1\] must stand in order"),
-        ("validation_loss.yaml", lambda v: v["claims"]["order-by-placement"].update(
-            preconditions=["token-only-below-three-quarters"], arms=["dense", "stem-full", "stem-third"]),
-         r"'order-by-placement': precondition .* looks at the claim's own contrast"),
+        ("validation_loss.yaml", lambda v: as_claim(v, "full-below-dense").update(
+            kind="ordering", preconditions=["token-only-below-three-quarters"],
+            arms=["dense", "stem-full", "stem-third"]),
+         r"'full-below-dense': precondition .* looks at the claim's own contrast"),
         ("scales/laptop.yaml", lambda v: v.update(seeds=[-1]), r"laptop\.yaml: seeds\.0: .*greater than or equal to 0"),
         ("validation_loss.yaml", lambda v: v["arms"].append("stem-tenth"),
          r"validation_loss\.yaml: arm 'stem-tenth' is unknown; did you mean 'stem-late'"),
         ("validation_loss.yaml", lambda v: v.update(measure="scores"),
          r"validation_loss\.yaml: measure 'scores' is unknown"),
-        ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(arms=["dense", "x"]),
+        ("validation_loss.yaml", lambda v: as_claim(v, "token-part").update(arms=["dense", "x"]),
          r"claim 'token-part' names arm 'x'"),
-        ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(kind="bigger"),
+        ("validation_loss.yaml", lambda v: as_claim(v, "token-part").update(kind="bigger"),
          r"claims\.token-part\.kind: .*'bigger'"),
-        ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(origin="ours"),
+        ("validation_loss.yaml", lambda v: as_claim(v, "token-part").update(origin="ours"),
          r"claims\.token-part\.origin: .*'paper', 'arithmetic' or 'control' \(got 'ours'\)"),
-        ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(arms=["dense"]),
+        ("validation_loss.yaml", lambda v: as_claim(v, "token-part").update(arms=["dense"]),
          r"claims\.token-part: .*'greater' can't have 1 arms: two"),
-        ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(metric="prosee"),
+        ("validation_loss.yaml", lambda v: as_claim(v, "token-part").update(metric="prosee"),
          r"claim 'token-part': metric 'prosee' is unknown; did you mean 'prose'\? \(measure 'comparison' has prose, "
          r"all,"),
-        ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(preconditions=["spikes-expected"]),
+        ("validation_loss.yaml", lambda v: as_claim(v, "token-part").update(preconditions=["spikes-expected"]),
          r"claim 'token-part': precondition 'spikes-expected' is unknown to this measure; it has "),
-        ("validation_loss.yaml", lambda v: v["claims"]["contextual-part"].update(
+        ("validation_loss.yaml", lambda v: as_claim(v, "contextual-part").update(
             preconditions=["token-only-below-three-quarters"]),
          r"'contextual-part': precondition .* looks at the claim's own contrast"),
-        ("validation_loss.yaml", lambda v: v["claims"]["half-below-dense"].update(
+        ("validation_loss.yaml", lambda v: as_claim(v, "half-below-dense").update(
             preconditions=["token-only-below-three-quarters", "spikes"]),
          r"claim 'half-below-dense': precondition 'spikes' is unknown"),
         ("validation_loss.yaml", without_controls,
          r"precondition 'no-gain-without-information' needs the arm 'stem-frozen' or 'stem-shuffled'; add one to the "
          r"recipe's arms, or leave"),
-        ("table_design.yaml", lambda v: v["claims"]["random-rows"].update(
+        ("table_design.yaml", lambda v: as_claim(v, "random-rows").update(
             preconditions=["no-gain-without-information"]),
          r"claim 'random-rows': precondition 'no-gain-without-information' looks at the claim's own contrast"),
-        ("table_design.yaml", lambda v: v["claims"]["identity"].update(preconditions=["no-gain-without-information"]),
+        ("table_design.yaml", lambda v: as_claim(v, "identity").update(preconditions=["no-gain-without-information"]),
          r"claim 'identity': precondition .* looks at the claim's own contrast"),
-        ("table_design.yaml", lambda v: v["claims"]["vocabulary"].update(preconditions=["no-gain-without-information"]),
+        ("table_design.yaml", lambda v: as_claim(v, "vocabulary").update(preconditions=["no-gain-without-information"]),
          r"claim 'vocabulary': precondition .* compares losses with smallest_effect, so unit must be nats/token "
          r"\(got 'bits/byte a doubling'\)"),
-        ("benchmark_scores.yaml", lambda v: next(iter(v["claims"].values())).update(metric="accuracy:chess"),
-         r"metric 'accuracy:chess': task 'chess' is unknown \(this recipe has "),
-        ("paper_audit.yaml", lambda v: v["claims"]["roi-full"].update(arms=["dense"]),
+        ("benchmark_scores.yaml", lambda v: v["estimates"]["recall"].update(metric="accuracy:chess"),
+         r"estimate 'recall': metric 'accuracy:chess': task 'chess' is unknown \(this recipe has "),
+        ("paper_audit.yaml", lambda v: as_claim(v, "roi-full").update(arms=["dense"]),
          r"claims\.roi-full: .*'exact' can't have 1 arms: none"),
-        ("paper_audit.yaml", lambda v: v["claims"]["roi-full"].pop("paper"),
+        ("paper_audit.yaml", lambda v: as_claim(v, "roi-full").pop("paper"),
          r"claims\.roi-full: .*needs the paper's number"),
-        ("paper_audit.yaml", lambda v: v["claims"]["roi-full"]["paper"].update(cells=["table-9/a/b"]),
+        ("paper_audit.yaml", lambda v: as_claim(v, "roi-full")["paper"].update(cells=["table-9/a/b"]),
          r"claim 'roi-full': .*cell .* 'table-9/a/b' is unknown; did you mean"),
-        ("validation_loss.yaml", lambda v: v["claims"]["third-below-dense"]["paper"].update(cells=["fig-1b/lead/16k"]),
+        ("validation_loss.yaml", lambda v: as_claim(v, "third-below-dense").update(
+            paper={"cells": ["fig-1b/lead/16k"]}),
          r"'fig-1b/lead/16k' is empty"),
-        ("validation_loss.yaml", lambda v: v["claims"]["third-below-dense"]["paper"].update(
-            cells=["fig-1b/lead/8k"] * 3),
-         r"one, two or four cells make a number, not 3"),
+        ("validation_loss.yaml", lambda v: as_claim(v, "third-below-dense").update(
+            paper={"cells": ["fig-1b/lead/8k"] * 3}),
+         r"one or two cells make a number, not 3"),
         ("paper.yaml", lambda v: v["table-4"]["rows"]["dense"].pop(),
          r"paper\.yaml: table-4\.rows\.dense has 10 cells for 11 columns"),
         ("paper.yaml", lambda v: v["table-4"].update(by_column={"chess": {"unit": "%"}}),
@@ -209,7 +222,27 @@ def without_controls(recipe):
          r"dense@longer-8 .*: it resumes from 'half-vocab-4', which has 'vocab'; tokens, learning rate and clip alone"),
         ("variants.yaml", lambda v: v["second-half-mean-row"]["extends"].update(after="second-half"),
          r"@second-half-mean-row .*: it resumes from 'second-half', which resumes from 'half'; .* stands alone"),
-        ("validation_loss.yaml", lambda v: [c.update(primary=True) for c in v["claims"].values()],
+        ("rivals.yaml", lambda v: v["estimates"]["over-jtok"].update(arms=["jtok", "x"]),
+         r"rivals\.yaml: .*estimate 'over-jtok' names arm 'x'"),
+        ("rivals.yaml", lambda v: v["estimates"]["over-jtok"].update(arms=["jtok"]),
+         r"estimates\.over-jtok: .*two arms, or none where it is computed, not 1"),
+        ("rivals.yaml", lambda v: v["estimates"]["over-jtok"].update(sentence="x"),
+         r"unknown key 'estimates\.over-jtok\.sentence'"),
+        ("rivals.yaml", lambda v: v["estimates"]["over-jtok"].update(metric="prosee"),
+         r"estimate 'over-jtok': metric 'prosee' is unknown; did you mean 'prose'"),
+        ("rivals.yaml", lambda v: v["estimates"]["over-jtok"].pop("arms"),
+         r"estimate 'over-jtok': metric 'prose' is a contrast, which needs arms"),
+        ("rivals.yaml", lambda v: v["estimates"].update({"equal-flops": v["estimates"]["over-jtok"]}),
+         r"estimate 'equal-flops' has the name of a claim"),
+        ("rivals.yaml", lambda v: v["estimates"]["over-jtok"].update(arms=["stem-full", "dense-equal-flops"]),
+         r"estimate 'over-jtok' asks what 'equal-flops' asks: metric 'prose' of the same arms"),
+        ("paper_audit.yaml", lambda v: v["estimates"]["roi-full"].pop("tolerance"),
+         r"estimates\.roi-full: .*'paper' and 'tolerance' stand together"),
+        ("paper_audit.yaml", lambda v: v["estimates"]["roi-full"]["paper"].update(cells=["table-9/a/b"]),
+         r"estimate 'roi-full': .*cell .* 'table-9/a/b' is unknown; did you mean"),
+        ("paper_audit.yaml", lambda v: v["claims"]["roi"].update(metric="deviating:rois"),
+         r"claim 'roi': metric 'deviating:rois': group 'rois' is unknown"),
+        ("knowledge_editing.yaml", lambda v: [c.update(primary=True) for c in v["claims"].values()],
          r"primary claims over all recipes .*; at most 8"),
     ],
 )  # fmt: skip
@@ -220,16 +253,17 @@ def test_mistakes_are_named(folder, file, change, words):
     assert "\n" not in str(caught.value)
 
 
-def test_a_claim_may_have_preconditions_and_one_control_of_two_is_enough(folder):
+def test_one_control_of_two_is_enough_for_a_precondition(folder):
     def change(recipe):
         recipe["arms"].remove("stem-shuffled")
-        del recipe["claims"]["identity"]
+        del recipe["estimates"]["identity"]
+        as_claim(recipe, "narrow")
         for key in ("rare-tokens", "trained-rows"):  # the second shares one of the condition's arms, not its contrast
-            recipe["claims"][key]["preconditions"] = ["dense-beats-unigram", "no-gain-without-information"]
+            as_claim(recipe, key)["preconditions"] = ["no-gain-without-information"]
 
     edit(folder / "table_design.yaml", change)
     claims = load(folder).recipes["table_design"].claims
-    assert claims["rare-tokens"].preconditions == ("dense-beats-unigram", "no-gain-without-information")
+    assert claims["rare-tokens"].preconditions == ("no-gain-without-information",)
     assert claims["narrow"].preconditions == ()
 
 

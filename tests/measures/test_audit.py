@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from stemrepro.common.errors import UserError
 from stemrepro.measures.audit import EIGHT, Z95, PaperAudit, chance_of_fit, fits, granularity, item_error
 from stemrepro.measures.inputs import Inputs
 
@@ -175,5 +176,16 @@ def test_the_nearer_way_to_count(audit):
 def test_metrics_name_the_methods(catalog, audit):
     assert audit.value("misfits:table-3-350m/stem-full") == len(audit.misfits("table-3-350m/stem-full"))
     assert audit.value("average:table-4") == audit.average_deviation("table-4")
-    for claim in catalog.recipes["paper_audit"].claims.values():
-        assert np.isfinite(audit.value(claim.metric))
+    recipe = catalog.recipes["paper_audit"]
+    for one in (*recipe.claims.values(), *recipe.estimates.values()):
+        assert np.isfinite(audit.value(one.metric))
+
+
+def test_a_group_counts_its_estimates_that_are_not_what_is_printed(audit):
+    """By hand: of the 350M totals none fits, of the shares of Table 1 all but Qwen2.5 3B's 22.28, printed 22.8."""
+    assert audit.value("deviating:roi") == 0
+    assert audit.value("deviating:total") == 5
+    assert audit.value("deviating:saved") == 1
+    assert audit.value("deviating:saved-qwen") == 1
+    with pytest.raises(UserError, match="group 'total-half-350m' is unknown"):
+        audit.value("deviating:total-half-350m")

@@ -63,9 +63,10 @@ def test_preconditions(measure, catalog, tmp_path):
     write(tmp_path / "other", "dense", (0.3, 0.9, 0.95))
     other = Capacity(Inputs("knowledge_capacity", catalog, "capacity", tmp_path / "other"))
     assert (
-        other.untestable("known", "dense-learns") == "dense knows 30% of the bits of the fewest people; 50 are needed"
+        other.untestable("known", "dense-learns")
+        == "dense knows 29.2 to 31.1% (95%) of the bits of the fewest people; 50 are needed"
     )
     assert (
         other.untestable("known", "dense-is-full")
-        == "dense knows 95% of the bits of the most people, so that its capacity isn't reached"
+        == "dense knows 94.8 to 95.1% (95%) of the bits of the most people, so that its capacity isn't reached"
     )

@@ -136,33 +136,36 @@ def test_preconditions(catalog, arms, tmp_path):
     assert failed(catalog, arms, "none") is None
     memory = "token-only-below-three-quarters"
     assert failed(catalog, arms, memory) is None  # 0.1 of 0.33
-    strong = arms | {"token-only": write_arm(tmp_path / "strong", [3.7, 3.8, 3.9])}
+    strong = arms | {"token-only": write_arm(tmp_path / "strong", [3.73, 3.74, 3.93])}
     assert "90% of the gap" in failed(catalog, strong, memory)
+    noisy = arms | {"token-only": write_arm(tmp_path / "noisy", [3.7, 3.9, 3.8])}
+    assert failed(catalog, noisy, memory) is None  # as much of the gap, and nothing that is shown
     gone = arms | {"stem-full": arms["dense"]}
     assert "no gap" in failed(catalog, gone, memory)
-    assert failed(catalog, arms, "dense-beats-unigram") is None
-    early = arms | {"dense": write_arm(tmp_path / "early", [4.7, 4.7, 4.7])}  # 5.1 at the first mark, 4.9 at the last
-    assert "no better than token frequencies" in failed(catalog, early, "dense-beats-unigram")
 
 
 def test_rows_without_information_must_gain_no_more_than_counts(catalog, arms, tmp_path):
-    """Dense ends at 4.1 in the mean; the frozen control at 4.07, the shuffled one at 4.15."""
+    """Dense ends at 4.1 in the mean; the frozen control at 4.07, the shuffled one at 4.15.
+
+    A noisy one ends as low as the frozen one, and nothing is shown.
+    """
 
     def reason(m, **controls):
         return failed(catalog, arms | controls, "no-gain-without-information", smallest_effect=m)
 
     frozen, shuffled = (
-        write_arm(tmp_path / "frozen", [3.9, 4.1, 4.21]),
+        write_arm(tmp_path / "frozen", [3.971, 4.07, 4.169]),
         write_arm(tmp_path / "shuffled", [4.05, 4.15, 4.25]),
     )
     both = {"stem-frozen": frozen, "stem-shuffled": shuffled}
     words = (
-        "stem-frozen, whose rows hold nothing that was learnt of a token, ends 0.030 nats below dense, "
+        "stem-frozen, whose rows hold nothing that was learnt of a token, ends 0.028 to 0.032 nats (95%) below dense, "
         "more than the 0.02 that count"
     )
     assert reason(0.02, **both) == words
     assert reason(0.02, **{"stem-frozen": frozen}) == words
     assert reason(0.05, **both) is None
+    assert reason(0.02, **{"stem-frozen": write_arm(tmp_path / "noisy", [3.9, 4.1, 4.21])}) is None
     assert reason(0.02, **{"stem-shuffled": shuffled}) is None  # it ends above dense
     assert reason(0.02, **{"stem-frozen": shuffled, "stem-shuffled": frozen}).startswith("stem-shuffled, whose rows")
 

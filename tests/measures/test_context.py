@@ -77,7 +77,7 @@ def test_a_dense_arm_that_uses_no_context_can_not_be_tested(measure, arms, tmp_p
     assert measure.untestable("growth:prefix", "dense-uses-context") is None
     measure.arms = arms | {"dense": arm(tmp_path / "c", 0.2, 0.01)}
     reason = measure.untestable("growth:prefix", "dense-uses-context")
-    assert reason == "half a block of context is worth 0.010 nats to dense; 0.02 are needed"
+    assert reason == "half a block of context is worth 0.010 to 0.010 nats (95%) to dense; 0.02 are needed"
 
 
 def test_other_documents_and_numbers_that_are_none_are_named(measure, arms, tmp_path):

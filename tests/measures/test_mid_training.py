@@ -78,13 +78,13 @@ def test_tables_drawn_anew_are_compared_with_an_arm_that_has_none(measure, metri
 
 def test_scores_of_tasks_and_variants_that_do_not_exist_are_refused(catalog):
     recipe = catalog.recipes["mid_training"]
-    claim = recipe.claims["gsm8k"]
-    assert refusal(MidTraining, catalog, recipe, claim) is None
+    estimate = recipe.estimates["gsm8k"]
+    assert refusal(MidTraining, catalog, recipe, estimate) is None
     for metric, words in (
         ("score:gsm8kk@mid", "task 'gsm8kk' is unknown; did you mean 'gsm8k'?"),
         ("score:gsm8k@mid-anew", "variant 'mid-anew' is unknown (this recipe has mid)"),
     ):
-        assert words in refusal(MidTraining, catalog, recipe, claim.model_copy(update={"metric": metric}))
+        assert words in refusal(MidTraining, catalog, recipe, estimate.model_copy(update={"metric": metric}))
 
 
 def test_scores_are_those_after_the_stage(measure, tmp_path):
@@ -102,18 +102,3 @@ def test_scores_are_those_after_the_stage(measure, tmp_path):
         np.savez(place / "reasoning.npz", seeds=np.arange(2), **{"gsm8k/value": value}, **arrays)
     np.testing.assert_allclose(measure.contrast("stem-third", "dense", metric).differences, 2.0)
     assert measure.untestable(metric, "dense-answers") is None
-
-
-def test_the_papers_differences(catalog):
-    claims = catalog.recipes["mid_training"].claims
-    values = {name: round(claims[name].paper.value, 2) for name in ("average", "gsm8k", "mmlu", "social-iqa")}
-    assert values == {"average": 0.99, "gsm8k": 2.2, "mmlu": 2.46, "social-iqa": 1.48}
-
-
-def test_metrics_name_tasks_of_the_recipe(catalog):
-    recipe = catalog.recipes["mid_training"]
-    metrics = [claim.metric for claim in recipe.claims.values() if claim.metric.startswith("score:")]
-    assert len(metrics) == 10
-    assert all(
-        metric.removeprefix("score:").removesuffix("@mid") in {*recipe.tasks, *recipe.groups} for metric in metrics
-    )

@@ -71,14 +71,6 @@ def test_the_error_between_items_is_one_of_logarithms(roi):
     assert roi.contrast("dense", "stem-full", "roi-above-chance").item_se == pytest.approx(percent / 35)
 
 
-def test_accuracies_need_a_dense_arm_that_knows_something(roi):
-    assert roi.untestable("roi", "dense-beats-answer-only") is None
-    assert roi.untestable("flops", "none") is None
-    for about in roi.arms["dense"].items.summary["tasks"].values():
-        about["majority"] = 0.39  # dense has 40%
-    assert "less than 2 points above" in roi.untestable("roi", "dense-beats-answer-only")
-
-
 def test_what_losses_say_is_also_taken_at_the_official_init(roi, tmp_path):
     """There STEM has no gain in loss: both curves are the same but for FLOPs, of which it saves half."""
     for arm, flops in (("dense", 8.0), ("stem-full", 4.0)):
@@ -89,9 +81,3 @@ def test_what_losses_say_is_also_taken_at_the_official_init(roi, tmp_path):
     assert equal == pytest.approx([5.0 - 4.0] * 2)  # dense is at its first mark when STEM has ended
     assert roi.robustness("dense", "stem-full", "roi") == {}
     assert roi.robustness("dense", "stem-full", "accuracy-factor") == {}
-
-
-def test_rows_without_information_speak_of_losses_here_too(roi, tmp_path):
-    roi.arms["stem-frozen"] = ComparedArm(write_arm(tmp_path / "frozen", [3.9, 3.9], seeds=(0, 1)))
-    reason = roi.untestable("equal-flops", "no-gain-without-information", 0.02)
-    assert reason.startswith("stem-frozen, whose rows hold nothing that was learnt of a token, ends 0.100 nats")

@@ -5,9 +5,9 @@ from stemrepro.common.errors import UserError
 from stemrepro.measures.base import refusal
 from stemrepro.measures.comparison import NO_GAIN, ComparedArm
 from stemrepro.measures.scaling import Scaling
-from stemrepro.report.judging import evidence_for
+from stemrepro.report.evidence import evidence_for
 from stemrepro.verdicts.contrast import Unmeasured
-from stemrepro.verdicts.rule import NOT_TESTABLE, judge
+from stemrepro.verdicts.rule import NOT_TESTED, judge
 from tests.made_up import made, write_arm
 
 FLOOR, AMPLITUDE, EXPONENT, OF_SIZE = 1.5, 1.2, 0.4, 0.5
@@ -114,23 +114,9 @@ def test_a_gap_at_a_rung_is_over_all_of_its_seeds(build):
 
 def test_slopes_are_over_the_seeds_that_all_rungs_share(build):
     measure = build({"dense": law, "stem-full": lambda t, n: law(t, n) - 0.3 + 0.02 * np.log2(t)})
-    slopes = measure.contrast("dense", "stem-full", "tokens").differences
-    assert slopes == pytest.approx([-0.02] * 3)
+    assert measure.contrast("dense", "stem-full", "tokens:late").differences == pytest.approx([-0.02] * 3)
     assert len(measure.gap("dense", "stem-full", "rung-1").differences) == 5
     assert measure.fitted_to("dense", False)[0].shape == (5, 3)
-
-
-def test_a_slope_may_be_of_a_part_of_the_ladder(build, catalog):
-    """A gap that grows by 0.03 per doubling up to the third rung and stays there."""
-    first, _, third, *_ = made(Scaling, catalog, "token_ladder", {}).rungs().values()
-
-    def kinked(tokens, parameters):
-        return law(tokens, parameters) - 0.03 * np.log2(min(tokens, third) / first)
-
-    measure = build({"dense": law, "stem-full": kinked})
-    for span, slope in (("early", 0.03), ("late", 0.0)):
-        contrast = measure.contrast("dense", "stem-full", f"tokens:{span}")
-        assert contrast.differences == pytest.approx([slope] * 3, abs=1e-9)
 
 
 def test_a_wider_dense_model_is_compared_with_an_arm_at_equal_tokens(build):
@@ -197,11 +183,24 @@ def test_claims_about_tables_need_frozen_rows_that_gain_nothing(build, catalog, 
     claims = catalog.recipes["token_ladder"].claims
     claim = claims["third-below-dense-at-the-papers-ratio"]
     verdict = judge([evidence_for(claim, measure)])[0].verdict
-    assert (verdict != NOT_TESTABLE) == testable
+    assert (verdict != NOT_TESTED) == testable
     conditioned = {name for name, claim in claims.items() if NO_GAIN in claim.preconditions}
     assert conditioned == {
         name for name, claim in claims.items() if claim.metric in ("prose", "interaction") and name != "frozen-rows"
     }
+
+
+def test_early_and_late_slopes_meet_at_the_third_rung(build, catalog):
+    """The gap grows by 0.03 a doubling up to the third rung, and falls by 0.01 from there on."""
+    third = np.log2(list(made(Scaling, catalog, "token_ladder", {}).rungs().values())[2])
+
+    def bent(tokens, width=1.0):
+        past = np.log2(tokens) - third
+        return law(tokens, width) - 0.03 * min(past, 0) + 0.01 * max(past, 0)
+
+    measure = build({"dense": law, "stem-full": bent})
+    assert measure.contrast("dense", "stem-full", "tokens:early").differences == pytest.approx([0.03] * 3, abs=1e-6)
+    assert measure.contrast("dense", "stem-full", "tokens:late").differences == pytest.approx([-0.01] * 3, abs=1e-6)
 
 
 def test_metrics_are_checked_with_the_variant_they_name(catalog):

@@ -243,8 +243,9 @@ def test_where_nothing_blows_up_nothing_is_known(stability, arms):
     ("ends", "tokens", "words"),
     [
         ((5.4, 5.5), 0.125, None),  # 0.55 below the entropy of 6
-        ((5.5, 5.6), 0.125, "ends 0.45 nats below token frequencies; 0.5 are needed"),
-        ((6.1, 6.2), 0.125, "ends -0.15 nats below"),
+        ((5.55, 5.55), 0.125, "ends 0.45 to 0.45 nats .95%. below token frequencies; 0.5 are needed"),
+        ((5.5, 5.6), 0.125, None),
+        ((6.15, 6.15), 0.125, "ends -0.15 to -0.15 nats"),
         (
             (5.0, 5.0),
             0.5,

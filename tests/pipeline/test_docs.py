@@ -11,6 +11,7 @@ from markdown_it import MarkdownIt
 from stemrepro.common.errors import UserError
 from stemrepro.pipeline.docs import render, write_pages
 from tests.conftest import ROOT
+from tests.report.made_up import row
 
 NAMES = re.compile(r"1/[23]|125M|0\.6B|Qwen2\.5 7B|Table \d|Fig\. \d\w?|350M|\b1B\b|N\(0, 1\)|95%|95th|Gemma 3n")
 """Names with digits that are no results: of arms, the paper's items and models, a distribution, an interval."""
@@ -111,18 +112,24 @@ def test_links_lead_somewhere(path):
             assert anchor in {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}, link
 
 
+def test_every_claim_is_listed_once(catalog):
+    names = re.findall(r"`([\w.-]+/[\w.-]+)`, [\w-]+$", (ROOT / "docs/claims.md").read_text(), flags=re.M)
+    ours = {name: recipe for name, recipe in catalog.recipes.items() if not name.startswith("pretraining_")}
+    assert sorted(names) == sorted(f"{name}/{key}" for name, recipe in ours.items() for key in recipe.claims)
+
+
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A folder with results of one recipe and a table in docs/, in which a template is to be rendered."""
     folder = tmp_path / "results/laptop/rivals"
     folder.mkdir(parents=True)
-    row = json.loads((ROOT / "results/laptop/rivals/verdicts.json").read_text())[0]
     numbers = {"ours": -0.4567, "ci_low": -0.5, "ci_high": -0.25, "tuned": 0.125, "seeds": 5}
     nothing = dict.fromkeys(("ours", "ci_low", "ci_high", "tuned"))
-    rows = [row | {"claim": "a"} | numbers, row | {"claim": "unmeasured"} | nothing]
+    rows = [row("a", "supported", **numbers), row("unmeasured", "undecided", **nothing)]
     (folder / "verdicts.json").write_text(json.dumps(rows))
     (folder / "data.csv").write_text(
         "panel,what,x,value,ci_low,ci_high\nloss,dense,35.99937,3.14159,3,3.5\nloss,stem,2.0,2,,\nFLOPs,stem,2.5,,,\n"
+        "estimates,b,,0.25,0.125,0.5\nestimates,never,,,,\nestimates,computed,,7,,\n"
     )
     (tmp_path / "docs/src").mkdir(parents=True)
     (tmp_path / "docs/kills.csv").write_text("aimed,died_after,steps_lost\nwhile saving,19,3\nat random,25,9\n")
@@ -140,15 +147,17 @@ def written(template: str) -> str:
 @pytest.mark.parametrize(
     ("expression", "words"),
     [
-        ('claim("laptop/rivals/a")', "-0.46 (-0.50 to -0.25)"),
-        ('claim("laptop/rivals/a") | number', "-0.46"),
-        ('claim("laptop/rivals/a") | number("+.1f")', "-0.5"),
-        ('claim("laptop/rivals/a") | interval', "-0.50 to -0.25"),
-        ('claim("laptop/rivals/a") | minus | both(".3f")', "0.457 (0.250 to 0.500)"),
-        ('claim("laptop/rivals/a", "tuned") | number(".3f")', "0.125"),
-        ('claim("laptop/rivals/a", "tuned") | both', "0.12"),
-        ('claim("laptop/rivals/a", "seeds") | number(".0f")', "5"),
-        ('verdict("laptop/rivals/a")', "holds"),
+        ('effect("laptop/rivals/a")', "-0.46 (-0.50 to -0.25)"),
+        ('effect("laptop/rivals/a") | number', "-0.46"),
+        ('effect("laptop/rivals/a") | number("+.1f")', "-0.5"),
+        ('effect("laptop/rivals/a") | interval', "-0.50 to -0.25"),
+        ('effect("laptop/rivals/a") | minus | both(".3f")', "0.457 (0.250 to 0.500)"),
+        ('effect("laptop/rivals/a", "tuned") | number(".3f")', "0.125"),
+        ('effect("laptop/rivals/a", "tuned") | both', "0.12"),
+        ('effect("laptop/rivals/a", "seeds") | number(".0f")', "5"),
+        ('effect("laptop/rivals/b")', "0.25 (0.12 to 0.50)"),
+        ('effect("laptop/rivals/computed")', "7.00"),
+        ('verdict("laptop/rivals/a")', "supported"),
         ('data("laptop/rivals", what="dense")', "3.14 (3.00 to 3.50)"),
         ('data("laptop/rivals", panel="loss", what="stem")', "2.00"),
         ('data("laptop/rivals", x=36)', "3.14 (3.00 to 3.50)"),
@@ -181,24 +190,29 @@ def test_tables_count_every_claim(which, project):
     lines = render(ROOT / "results")[Path("docs/a.md")].splitlines()[4:]
     lines = [line for line in lines if line.startswith("|")]
     if which == "primary":
-        primary = {row["sentence"]: row["word"] for row in claims if row["primary"] == "True"}
+        primary = {row["sentence"]: row["verdict"] for row in claims if row["primary"] == "True"}
         assert {line.split(" | ")[0][2:]: line.split("**")[1] for line in lines} == primary
     else:
         cells = [cell for line in lines for cell in line.split("|")[2 if which == "tally" else 3 : -1]]
-        counts = [int(cell.split()[0].rstrip(":")) for cell in cells if cell.strip()]
-        assert sum(counts) == len(claims)
+        counts = [re.findall(r"\d+", cell) for cell in cells if cell.strip()]
+        assert sum(int(n) for found in counts for n in (found[:1] if which == "tally" else found)) == len(claims)
         assert len(lines) == (3 if which == "tally" else len({row["recipe"] for row in claims}))
 
 
 @pytest.mark.parametrize(
     ("template", "words"),
     [
-        ('{{ claim("laptop/rival/a") }}', "recipe 'laptop/rival' is unknown; did you mean 'laptop/rivals'?"),
-        ('{{ claim("laptop/rivals/unmesured") }}', "claim 'unmesured' is unknown; did you mean 'unmeasured'?"),
-        ('{{ claim("laptop/rivals/a", "sedes") }}', "field 'sedes' is unknown; did you mean 'seeds'?"),
-        ('{{ claim("laptop/rivals/unmeasured") }}', "field 'ours' is unknown"),
-        ('{{ claim("laptop/rivals/a", "tuned") | interval }}', "0.125 has no interval"),
-        ('{{ claim("laptop/rivals/a") | number("twice") }}', "Invalid format specifier 'twice'"),
+        ('{{ effect("laptop/rival/a") }}', "recipe 'laptop/rival' is unknown; did you mean 'laptop/rivals'?"),
+        (
+            '{{ effect("laptop/rivals/unmesured") }}',
+            "claim or estimate 'unmesured' is unknown; did you mean 'unmeasured'?",
+        ),
+        ('{{ effect("laptop/rivals/a", "sedes") }}', "field 'sedes' is unknown; did you mean 'seeds'?"),
+        ('{{ effect("laptop/rivals/unmeasured") }}', "field 'ours' is unknown"),
+        ('{{ effect("laptop/rivals/a", "tuned") | interval }}', "0.125 has no interval"),
+        ('{{ effect("laptop/rivals/a") | number("twice") }}', "Invalid format specifier 'twice'"),
+        ('{{ effect("laptop/rivals/never") }}', "field 'ours' is unknown"),
+        ('{{ effect("laptop/rivals/neve") }}', "claim or estimate 'neve' is unknown; did you mean 'never'?"),
         ('{{ verdict("laptop/rivals/b") }}', "claim 'b' is unknown"),
         ('{{ data("laptop/nothing", panel="loss") }}', "results/laptop/nothing/data.csv is missing"),
         ('{{ data("docs/nothing.csv", panel="loss") }}', "docs/nothing.csv is missing"),
@@ -219,9 +233,10 @@ def test_tables_count_every_claim(which, project):
         ('{{ cell("table-2/midtraining_tokens/350m") }}', "the number is NaN"),
         ('{{ scale("laptop", "cost") }}', "field 'cost' is unknown"),
         ('{{ scale("lap", "runs") }}', "scale 'lap' is unknown; did you mean 'laptop'?"),
+        ('{{ asked("rivals", "laptop", "over-jtok") }}', "claim 'over-jtok' is unknown"),
         ('{{ tally("nope") }}', "scale 'nope' is unknown"),
-        ('{{ effect("laptop/rivals/a") }}', "'effect' is undefined"),
-        ('{{ claim("laptop/rivals/a") | twice }}', "No filter named 'twice'"),
+        ('{{ size("laptop/rivals/a") }}', "'size' is undefined"),
+        ('{{ effect("laptop/rivals/a") | twice }}', "No filter named 'twice'"),
         ("{{ claim( }}", "unexpected '}'"),
     ],
 )
@@ -237,4 +252,6 @@ def test_pages_that_are_up_to_date_are_left_alone(project):
     Path("docs/src/README.md.j2").write_text('# R\n{{ verdict("laptop/rivals/a") }}\n')
     assert write_pages(Path("results")) == [Path("README.md")]
     assert write_pages(Path("results")) == []
-    assert Path("README.md").read_text() == "# R\n<!-- generated from docs/src/README.md.j2: edit there -->\nholds\n"
+    assert (
+        Path("README.md").read_text() == "# R\n<!-- generated from docs/src/README.md.j2: edit there -->\nsupported\n"
+    )

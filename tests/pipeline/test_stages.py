@@ -125,6 +125,7 @@ def project(tmp_path_factory, empty_database):
     shutil.copy(empty_database, project.folder / "mlflow.db")
     project.call(*PLAN)
     project.call("dvc", "repro", *TARGETS)
+    project.call("stemrepro", "judge", "--scale", "smoke")
     return project
 
 
@@ -139,7 +140,15 @@ def restored(project):
 def test_every_recipe_gives_figures_and_verdicts(project):
     for name, claims in (("pair", 1), ("paper_audit", None)):
         folder = project.folder / "results" / "smoke" / name
-        files = {"figure.pdf", "figure.svg", "figure.png", "data.csv", "verdicts.json", "provenance.json"}
+        files = {
+            "figure.pdf",
+            "figure.svg",
+            "figure.png",
+            "data.csv",
+            "evidence.json",
+            "provenance.json",
+            "verdicts.json",
+        }
         assert files <= {path.name for path in folder.iterdir()}
         rows = json.loads((folder / "verdicts.json").read_text())
         assert len(rows) == (claims or len(rows))
@@ -151,7 +160,7 @@ def test_every_recipe_gives_figures_and_verdicts(project):
 
 def test_one_seed_is_never_enough(project):
     (row,) = json.loads((project.folder / "results/smoke/pair/verdicts.json").read_text())
-    assert row["verdict"] == "inconclusive"
+    assert row["verdict"] == "undecided"
 
 
 def test_every_run_was_tracked_while_it_trained_and_scores_come_with_a_sync(project):
@@ -198,7 +207,7 @@ def test_redrawing_gives_the_same_bytes_and_nothing_is_left_to_do(project):
         return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
     before = bytes_of()
-    assert {"figure.svg", "figure.pdf", "explained.html"} <= before.keys()
+    assert {"figure.svg", "figure.pdf", "evidence.json"} <= before.keys()
     project.call("dvc", "repro", "--single-item", "--force", *targets("pair"))
     assert bytes_of() == before
     output = project.call("dvc", "repro", *TARGETS)
@@ -328,7 +337,7 @@ def test_an_edited_arm_and_new_ones_are_trained_and_scored_alone(restored):
     assert "mine@smoke" in ran(output)
     assert "pair@smoke" in restored.stale()
     results = {path.name for path in (restored.folder / "results/smoke/mine").iterdir()}
-    assert {"figure.svg", "verdicts.json"} <= results  # without a file of its own
+    assert {"figure.svg", "evidence.json"} <= results  # without a file of its own
 
     restored.commit("edited")
     (restored.folder / "my/factor.py").write_text("FACTOR = 2.0\n")  # a file that the network imports counts as it does

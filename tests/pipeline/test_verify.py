@@ -22,9 +22,10 @@ def row(claim: str, **fields: object) -> dict:
     return {
         "claim": claim, "sentence": "It is so.", "origin": "control", "primary": False, "kind": "greater",
         "metric": "prose", "unit": "nats/token", "arms": ["dense", "stem-full"], "paper": None, "expected": None,
-        "untested": None, "smallest_effect": 0.02, "ours": 0.1, "ci_low": 0.05, "ci_high": 0.15, "level": 0.95,
+        "untested": None, "smallest_effect": 0.02, "ours": 0.1, "ci_low": 0.05, "ci_high": 0.15, "size": None,
         "differences": [0.08, 0.12, 0.1, 0.09, 0.11], "tuned": None, "seed_se": 0.01, "item_se": None, "p": 0.01,
-        "seeds": 5, "scale": "laptop", "verdict": "reproduced", "reason": "lower bound 0.050 exceeds 0.02",
+        "method": "t over seeds", "adjusted_p": 0.02, "other_p": 1.0, "adjusted_other_p": 1.0,
+        "seeds": 5, "scale": "laptop", "verdict": "supported", "reason": "above 0, adjusted p 0.02",
     } | fields  # fmt: skip
 
 
@@ -32,10 +33,10 @@ def exact(claim: str, **fields: object) -> dict:
     given = {
         "kind": "exact",
         "arms": [],
-        "level": None,
         "differences": None,
         "seed_se": None,
-        "p": None,
+        "method": None,
+        **dict.fromkeys(("p", "adjusted_p", "other_p", "adjusted_other_p")),
         "ci_low": 1.0,
         "ci_high": 1.0,
     }
@@ -52,15 +53,18 @@ def changes(new: dict, old: dict) -> str:
     [
         ("sentence", "It is not so."),
         ("seeds", 3),
-        ("verdict", "direction only"),
+        ("verdict", "undecided"),
         ("origin", "paper"),
         ("primary", True),
         ("smallest_effect", 0.01),
         ("paper", {"value": 1.0}),
         ("arms", ["dense", "token-only"]),
-        ("level", 0.9),
+        ("size", "another size"),
+        ("method", "t over seeds, on logits"),
         ("p", 0.02),
-        ("reason", "lower bound 0.051 exceeds 0.02"),
+        ("other_p", 0.9),
+        ("adjusted_p", 0.4),
+        ("reason", "absent: inside +-0.02, adjusted p 0.01"),
         ("ours", 99.6),
         ("ours", 0.1251),  # half of the half width and a little
         ("ci_low", 0.02),
@@ -87,11 +91,15 @@ def test_numbers_may_deviate_a_little_and_what_follows_from_them_with_them():
         "ours": 0.12,
         "ci_low": 0.06,
         "p": 0.02,
-        "level": 0.94,
-        "reason": "lower bound 0.060 exceeds 0.02",
+        "adjusted_p": 0.05,
+        "reason": "above 0, adjusted p 0.05",
         "differences": [0.3, 0.06, 0.08, 0.07, 0.09],
     }
     assert changes(row("a", **moved), row("a")) == ""
+    assert changes(row("a", adjusted_p=0.03, reason="above 0, adjusted p 0.03"), row("a")) == ""  # by other claims
+    logits = {"method": "t over seeds, on logits"}  # where the number isn't the mean of the differences
+    unlike = moved | {"differences": [0.5, 0.1, 0.2, 0.3, 0.4]}
+    assert changes(row("a", **unlike | logits), row("a", **logits)) == ""
     assert "reason" in changes(row("a", **moved | {"reason": "it is so"}), row("a"))
     assert "differences" in changes(row("a", **moved | {"differences": [0.12, 0.12, 0.12, 0.12, 9.0]}), row("a"))
     assert changes(row("a", differences=[0.080001, 0.12, 0.1, 0.09, 0.109999]), row("a")) == ""
@@ -200,15 +208,15 @@ def test_scores_that_came_out_as_committed_need_no_drawing(repository):
     assert "rivals: 2 of 2 claims came out the same (2 not made here)" in report(3)
 
 
-@pytest.mark.parametrize("verdict", ["reproduced", "contradicted"])
+@pytest.mark.parametrize("verdict", ["supported", "contradicted"])
 def test_outcomes_of_other_machines_are_listed_whether_or_not_this_one_agrees(repository, verdict):
     Path("docs").mkdir(exist_ok=True)
     Path("docs/machines.yaml").write_text("laptop: [CPU B gave 1 of 2]\n")
     for path in Path("scores").rglob("summary.json"):
         write_json(path.with_name("provenance.json"), HERE | {"key": "k"})
-    assert row("a")["verdict"] == "reproduced"
+    assert row("a")["verdict"] == "supported"
     results("rivals", row("a", verdict=verdict), row("b", arms=["dense", "stem-third"]), commit="now")
-    assert "on another machine: CPU B gave 1 of 2" in report(int(verdict != "reproduced"))
+    assert "on another machine: CPU B gave 1 of 2" in report(int(verdict != "supported"))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ def drawn(made: dict) -> str:
 
 
 def test_the_small_drawing_keeps_its_proportions():
-    picture = drawn(row("a", "direction only"))
+    picture = drawn(row("a", "supported"))
     low, high = map(float, re.search(r'd="M([\d.]+) 14H([\d.]+)"', picture).groups())
     zero = float(re.search(r'class=a d="M([\d.]+) 1V', picture)[1])
     middle = float(re.search(r'class=o d="M([\d.]+) 14h0"', picture)[1])
@@ -23,13 +23,13 @@ def test_the_small_drawing_keeps_its_proportions():
     diamond = "l5 6l-5 6l-5-6z"
     assert diamond in picture
     other_unit = {"value": 3, "unit": "points", "source": "s", "confidence": "read"}
-    assert diamond not in drawn(row("a", "direction only", paper=other_unit))
-    assert drawn(row("a", "direction only", ci_low=None)) == ""
+    assert diamond not in drawn(row("a", "supported", paper=other_unit))
+    assert drawn(row("a", "supported", ci_low=None)) == ""
 
 
 def test_seeds_and_ticks_stand_where_the_axis_has_them():
     """On the axis from -0.5 to 1 the place of a value is linear; the differences are also in the title."""
-    made = row("a", "direction only", differences=[0.0, 0.25, None, 0.5], unit="<u>")
+    made = row("a", "supported", differences=[0.0, 0.25, None, 0.5], unit="<u>")
     picture = drawing(made, (-0.5, 1.0), [])
     seeds = [float(x) for x in re.findall(r"M([\d.]+) 22h0", picture)]
     assert seeds == pytest.approx([8 + 200 * (value + 0.5) / 1.5 for value in (0, 0.25, 0.5)], abs=0.51)
@@ -41,15 +41,15 @@ def test_seeds_and_ticks_stand_where_the_axis_has_them():
 
 
 def test_claims_about_one_metric_share_an_axis():
-    near, far = row("a", "reproduced"), row("b", "reproduced", ci_high=2.0, differences=[-1.0, 3.0])
+    near, far = row("a", "contradicted"), row("b", "contradicted", ci_high=2.0, differences=[-1.0, 3.0])
     left, right = axis([near, far], [])
     assert left < -1.0 < 3.0 < right
     assert axis([near], [Line("286", 0.0, -7.0, 9.0)])[0] < -7.0
-    assert axis([row("c", "reproduced", ci_low=None)], []) == (-1.0, 1.0)
+    assert axis([row("c", "contradicted", ci_low=None)], []) == (-1.0, 1.0)
 
 
 def test_the_same_effect_at_other_scales_is_below_line_by_line():
-    made = row("a", "direction only")
+    made = row("a", "supported")
     picture = drawing(made, (-0.5, 1.0), [Line("2.4", 0.25, 0.0, 0.5), Line("<gpu>", -0.25, -0.5, 0.0)])
     bars = re.findall(r"M([\d.]+) (\d+)H([\d.]+)", re.search(r'class=line d="([^"]+)"', picture)[1])
     place = {value: 8 + 200 * (value + 0.5) / 1.5 for value in (-0.5, -0.25, 0.0, 0.25, 0.5)}

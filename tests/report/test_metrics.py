@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from stemrepro.common.errors import UserError
@@ -62,24 +63,31 @@ def test_without_dense_there_is_nothing_to_compare_with(catalog, scores, tmp_pat
         write_metrics(catalog, "laptop", scores, tmp_path / "metrics")
 
 
-CLAIMS = [
-    (path.parent.parent.name, path.parent.name, row)
-    for path in sorted(ROOT.glob("results/*/*/verdicts.json"))
-    for row in json.loads(path.read_text())
-    if row["metric"] == "prose" and row["kind"] != "ordering" and "dense" in row["arms"]
-]
-
-
-def test_they_agree_with_the_claims(catalog):
-    """Every committed claim about the loss on prose of dense and another arm, at the scale itself."""
-    checked = set()
-    for scale, recipe, row in CLAIMS:
-        if catalog.recipes[recipe].base != "main":
+def gaps(catalog):
+    """Yield scale, name and arms of every committed claim and estimate of prose losses at the scale, and its number."""
+    for path in sorted(ROOT.glob("results/*/*/verdicts.json")):
+        scale, name = path.parent.parts[-2:]
+        if catalog.recipes[name].base != "main":
             continue
-        (other,), folder = set(row["arms"]) - {"dense"}, ROOT / "metrics" / scale
-        sign = 1 if row["arms"][0] == "dense" else -1
-        assert sign * json.loads((folder / f"{other}.json").read_text())["gap"] == pytest.approx(row["ours"], abs=6e-5)
-        checked.add(f"{scale}/{recipe}/{row['claim']}")
+        for row in json.loads(path.read_text()):
+            if row["metric"] == "prose" and row["kind"] != "ordering":
+                yield scale, f"{name}/{row['claim']}", row["arms"], row["ours"]
+        data = pd.read_csv(path.with_name("data.csv"))
+        for row in data[data["panel"] == "estimates"].itertuples():
+            estimate = catalog.recipes[name].estimates[row.what]
+            if estimate.metric == "prose":
+                yield scale, f"{name}/{row.what}", list(estimate.arms), row.value
+
+
+def test_they_agree_with_the_claims_and_estimates(catalog):
+    checked = set()
+    for scale, name, arms, ours in gaps(catalog):
+        if "dense" not in arms:
+            continue
+        (other,), folder = set(arms) - {"dense"}, ROOT / "metrics" / scale
+        sign = 1 if arms[0] == "dense" else -1
+        assert sign * json.loads((folder / f"{other}.json").read_text())["gap"] == pytest.approx(ours, abs=6e-5)
+        checked.add(f"{scale}/{name}")
     assert "laptop/validation_loss/full-below-dense" in checked
     assert len(checked) > 9
 

@@ -1,24 +1,31 @@
 """From measures to verdicts.json: signs, units, what couldn't be measured; and the figure that every recipe has."""
 
 import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from scipy import stats
 
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import write_json
 from stemrepro.config.paper import PaperNumber
 from stemrepro.config.recipe import Claim
-from stemrepro.measures.base import Precondition
+from stemrepro.measures.base import Level, Precondition
 from stemrepro.report import forest
-from stemrepro.report.judging import evidence_for, judged
+from stemrepro.report.evidence import evidence_for, evidence_rows, read_evidence
+from stemrepro.report.judging import judged
 from stemrepro.report.results import mean_row, save, save_panels, verdict_rows
 from stemrepro.report.style import settle, sheet, use_style
 from stemrepro.report.verdicts import AT_OFFICIAL_INIT
-from stemrepro.verdicts.contrast import Contrast, Unmeasured
+from stemrepro.verdicts.contrast import Contrast, Unmeasured, of_shares
+from stemrepro.verdicts.moderation import fitted
 from stemrepro.verdicts.robustness import OFFICIAL_INIT, OWN_RATES
-from stemrepro.verdicts.rule import NOT_RUN, TOO_SHORT, TOO_SMALL
+from stemrepro.verdicts.rule import NOT_ATTEMPTED, TOO_EASY, TOO_SHORT, TOO_SMALL
 
 VALUES = {
     "high": np.array([3.0, 3.1, 2.9, 3.0]),
@@ -53,6 +60,10 @@ class Given:
         factors = both if metric == "everywhere" else {OWN_RATES: 2} if metric == "both rates" else {}
         return {setting: Contrast(factor * (VALUES[high] - VALUES[low])) for setting, factor in factors.items()}
 
+    def levels(self, metric):
+        at = {"ceiling": 99.0, "floor": 1.0}.get(metric)
+        return [] if at is None else [Level(np.full(4, at) + np.arange(4) / 10, 1000)]
+
     def value(self, metric):
         return 7.25
 
@@ -78,6 +89,17 @@ def claim(*arms, kind="greater", metric="plain", m=0.1, **more):
     )
 
 
+def findings_of(given, scale="laptop"):
+    """What a page reads of a recipe, by way of the file."""
+    with TemporaryDirectory() as folder:
+        write_json(Path(folder) / "evidence.json", evidence_rows(scale, given))
+        return read_evidence(Path(folder) / "evidence.json")
+
+
+def rows_of(given):
+    return verdict_rows(judged(findings_of(given)))
+
+
 @pytest.fixture
 def given(catalog):
     return Given(catalog, {
@@ -91,7 +113,7 @@ def given(catalog):
 
 
 def test_rows_have_the_sign_of_the_claim_and_what_they_rest_on(given):
-    rows = {row["claim"]: row for row in verdict_rows("laptop", judged(given.inputs, given))}
+    rows = {row["claim"]: row for row in rows_of(given)}
     assert rows["larger"]["ours"] == pytest.approx(1.925)
     assert rows["turned"]["ours"] == pytest.approx(-1.925)
     assert (rows["larger"]["tuned"], rows["turned"]["tuned"]) == (pytest.approx(3.85), None)
@@ -100,12 +122,14 @@ def test_rows_have_the_sign_of_the_claim_and_what_they_rest_on(given):
     assert rows["larger"]["item_se"] == 0.01
     assert [rows[name]["seeds"] for name in rows] == [4, 4, 4, 0, 0, 4]
     assert [row["verdict"] for row in rows.values()] == [
-        "reproduced", "contradicted", "reproduced", "reproduced", "inconclusive", "not testable at this scale"
+        "supported", "contradicted", "supported", "supported", "undecided", "not tested"
     ]  # fmt: skip
     assert rows["gone"]["reason"] == "lost diverged at step 3"
     assert rows["refused"]["reason"] == "nothing was asked"
     assert (rows["gone"]["ours"], rows["gone"]["ci_low"]) == (None, None)
-    assert rows["number"]["level"] is None
+    assert (rows["number"]["p"], rows["gone"]["p"]) == (None, None)
+    assert rows["larger"]["adjusted_p"] >= rows["larger"]["p"]
+    assert rows["larger"]["method"] == "t over seeds"
 
 
 @pytest.mark.parametrize(
@@ -115,8 +139,14 @@ def test_rows_have_the_sign_of_the_claim_and_what_they_rest_on(given):
         ("plain", ("passes",), (None, "")),
         ("plain", ("passes", "fails", "fails too"), ("fails", TOO_SHORT)),
         ("plain", ("fails too", "fails"), ("fails too", TOO_SMALL)),
-        ("never", ("fails",), ("nothing was asked", NOT_RUN)),
+        ("never", ("fails",), ("nothing was asked", NOT_ATTEMPTED)),
         ("plain", ("counts",), ("counts at 0.1", TOO_SMALL)),
+        ("ceiling", ("fails",), ("dense scores 98.9 to 99.3% (95%), above 95: no room is left", TOO_EASY)),
+        (
+            "floor",
+            ("fails",),
+            ("dense scores 1.0 to 1.4% (95%), less than 2 points above the 0.0 of what needs no knowledge", TOO_SMALL),
+        ),
     ],
 )
 def test_the_first_precondition_that_fails_gives_the_reason(given, metric, preconditions, reason):
@@ -129,16 +159,16 @@ def test_a_row_has_the_official_init_where_it_was_run(catalog):
     given = Given(
         catalog, {"both": claim("high", "low", metric="everywhere"), "one": claim("high", "low"), "order": order}
     )
-    rows = {row["claim"]: row for row in verdict_rows("laptop", judged(given.inputs, given))}
+    rows = {row["claim"]: row for row in rows_of(given)}
     assert (rows["both"]["official_init"], rows["both"]["official_init_same_sign"]) == (pytest.approx(3 * 1.925), True)
     assert rows["both"]["tuned"] == pytest.approx(2 * 1.925)
     assert rows["order"]["official_init"] == pytest.approx(3 * 0.9625)  # the weakest pair
     assert not rows["one"].keys() & AT_OFFICIAL_INIT
     noise = Contrast(np.array([-9.0, 9.0, -8.0, 9.5]))
     given.robustness = lambda *_: {OFFICIAL_INIT: noise}
-    row = verdict_rows("laptop", judged(given.inputs, given))[0]
+    row = rows_of(given)[0]
     assert (row["official_init"], row["official_init_same_sign"]) == (pytest.approx(noise.mean), False)
-    assert row["verdict"] == "reproduced"  # noise turns nothing
+    assert row["verdict"] == "supported"  # noise turns nothing
 
 
 def test_an_ordering_needs_all_of_its_pairs_in_a_setting(given):
@@ -153,11 +183,64 @@ def test_the_rule_gets_what_the_claim_says(given):
     size = PaperNumber(value=2.0, unit="units", source="Table 0", confidence="read")
     sized = claim("high", "low", origin="paper", primary=True, paper=size)
     facts = evidence_for(sized, given)
-    assert (facts.primary, facts.paper_effect, facts.control) == (True, 2.0, False)
+    assert (facts.primary, facts.paper_effect) == (True, 2.0)
     assert (facts.smallest_effect, facts.kind) == (0.1, "greater")
     plain = evidence_for(claim("high", "low", origin="paper"), given)
-    assert (plain.primary, plain.paper_effect, plain.control) == (False, None, False)
-    assert evidence_for(claim("high", "low"), given).control
+    assert (plain.primary, plain.paper_effect) == (False, None)
+
+
+def test_only_results_of_the_paper_have_a_size(catalog):
+    size = PaperNumber(value=2.0, unit="units", source="Table 0", confidence="read")
+    paper = {"origin": "paper", "paper": size}
+    given = Given(catalog, {
+        "comparable": claim("high", "low", comparable=True, **paper),
+        "other": claim("high", "low", comparable=True, **paper | {"paper": size.model_copy(update={"value": 20.0})}),
+        "elsewhere": claim("high", "low", **paper),
+        "ours": claim("high", "low", comparable=True, paper=size),
+        "refused": claim("high", "low", metric="never", **paper),
+    })  # fmt: skip
+    rows = rows_of(given)
+    assert [row["size"] for row in rows] == ["the paper's size", "another size", "can't be compared", None, None]
+    assert {row["verdict"] for row in rows[:4]} == {"supported"}  # no word depends on it
+
+
+def test_a_page_judges_what_its_evidence_says_whatever_the_recipe(catalog):
+    """p are adjusted and variances moderated over all claims, of one scale and unit."""
+    noise = np.random.default_rng(0).normal(0.01, 0.02, (12, 3))
+    given = Given(catalog, {f"claim-{n}": claim("high", "low", metric=str(n), m=0.02) for n in range(12)})
+    given.contrast = lambda high, low, metric: Contrast(noise[int(metric)])
+    together = judged(findings_of(given))
+    ps = [c.result.p for c in together] + [c.result.other_p for c in together]
+    assert [c.result.adjusted_p for c in together] == pytest.approx(stats.false_discovery_control(ps)[:12])
+    prior = fitted([Contrast(row) for row in noise])
+    assert [c.result.p for c in together] == pytest.approx([prior.moderated(Contrast(row)).p(0.0) for row in noise])
+    assert all("variance moderated" in row["method"] for row in verdict_rows(together))
+    apart = judged([*findings_of(given)[:6], *findings_of(given, "overnight")[6:]])
+    assert [c.result.p for c in apart] == pytest.approx([stats.ttest_1samp(row, 0).pvalue for row in noise])
+
+
+def test_evidence_keeps_all_that_a_contrast_has(catalog):
+    shares = of_shares(np.array([90.0, 95, 99]), np.array([50.0, 60, 70]), 100, item_se=2.0, item_df=7, paired=False)
+    given = Given(catalog, {"share": claim("high", "low")})
+    given.contrast = lambda *_: shares
+    kept = findings_of(given)[0].facts().contrasts[0]
+    assert kept.interval(0.05) == pytest.approx(shares.interval(0.05), rel=1e-6)
+    assert (kept.error, kept.paired) == (pytest.approx(shares.error, rel=1e-6), False)
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"kind": None}, "claim 'larger'.kind"), ({"contrasts": [{"differences": []}]}, "contrasts.0.differences"),
+    ({"more": 1}, "unknown key"), ({"p": 0.1}, "unknown key"),
+])  # fmt: skip
+def test_damaged_evidence_is_named(given, tmp_path, change, words):
+    path, rows = tmp_path / "evidence.json", evidence_rows("laptop", given)
+    write_json(path, [rows[0] | change])
+    with pytest.raises(UserError, match=words) as error:
+        read_evidence(path)
+    assert str(path) in str(error.value)
+    write_json(path, [rows[0], rows[0]])
+    with pytest.raises(UserError, match="a claim twice"):
+        read_evidence(path)
 
 
 def test_seeds_without_a_value_are_not_judged(given):
@@ -207,20 +290,27 @@ def test_gains_in_other_settings_are_rows_and_marks_of_their_own(given, catalog,
 @pytest.mark.slow
 def test_equal_results_are_equal_bytes(given, catalog, tmp_path):
     use_style(catalog.arms)
-    rows = verdict_rows("laptop", judged(given.inputs, given))
+    rows = evidence_rows("laptop", given)
     for name in ("one", "two"):
         data = forest.collect(given)
-        save(tmp_path / name, {"figure": forest.draw(data, given)}, data, rows, {"params_hash": "p", "data_hash": None})
+        save(
+            tmp_path / name,
+            "laptop",
+            {"figure": forest.draw(data, given)},
+            data,
+            rows,
+            {"params_hash": "p", "data_hash": None},
+        )
     written = (path for path in (tmp_path / "one").rglob("*") if path.is_file())
     files = {path.relative_to(tmp_path / "one").as_posix() for path in written}
     assert files == {
-        "figure.pdf", "figure.svg", "figure.png", "panels/a.svg", "data.csv", "verdicts.json", "provenance.json"
+        "figure.pdf", "figure.svg", "figure.png", "panels/a.svg", "data.csv", "evidence.json", "provenance.json"
     }  # fmt: skip
     assert all(
         (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
         for name in files - {"provenance.json"}
     )
-    assert json.loads((tmp_path / "one/verdicts.json").read_text()) == rows
+    assert json.loads((tmp_path / "one/evidence.json").read_text()) == rows
 
 
 def test_every_panel_is_written_alone_and_those_that_are_gone_are_removed(catalog, tmp_path):

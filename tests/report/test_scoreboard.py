@@ -12,7 +12,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.measures.catalog import load
 from stemrepro.report import scoreboard
 from stemrepro.report.scoreboard import write_scoreboard
-from stemrepro.report.verdicts import CONTROL_WORDS, read_verdicts, recipe_table, tally_table
+from stemrepro.report.verdicts import read_verdicts, tally_table
 from stemrepro.report.words import paper_items
 from stemrepro.verdicts.rule import VERDICTS
 from tests.browser import chromium
@@ -49,11 +49,11 @@ def write_results(results):
                 "kind": "exact",
                 "ci_low": None,
                 "ci_high": None,
-                "level": None,
                 "seed_se": None,
                 "arms": [],
                 "ours": 22.2798,
             }
+            rows[0] |= {"size": "the paper's size"}
             rows[2] |= {"origin": "arithmetic"}
             rows[3] |= {"origin": "control", "sentence": f"Sentence of {name}-3. | <i>"}
             (folder / "verdicts.json").write_text(json.dumps(rows))
@@ -77,10 +77,9 @@ def test_markdown_and_page_hold_every_claim_in_the_papers_order(project):
         assert places == sorted(places)
         for name in names:
             scales = 2 if name == "validation_loss" else 1
-            assert [text.count(f"Sentence of {name}-{i}.") for i in range(5)] == [
+            assert [text.count(f"Sentence of {name}-{i}.") for i in range(4)] == [
                 scales,
                 2 * scales,
-                scales,
                 scales,
                 scales,
             ]
@@ -92,6 +91,18 @@ def test_markdown_and_page_hold_every_claim_in_the_papers_order(project):
 
 
 @pytest.mark.slow
+def test_a_recipe_without_claims_leads_to_its_estimates(project):
+    (project / "laptop/table_design/verdicts.json").write_text("[]")
+    write_scoreboard("laptop", project)
+    part = (project / "README.md").read_text().partition("Recipe `table_design`")[2].partition("\n## ")[0]
+    assert "[17 estimates without verdicts](laptop/table_design/explained.html#estimates)." in part
+    assert "| claim |" not in part
+    page = (project / "index.html").read_text().partition('<section id="table_design-laptop"')[2]
+    page = page.partition("</section>")[0]
+    assert 'href="laptop/table_design/explained.html#estimates">17 estimates without verdicts</a>' in page
+    assert 'class="claims"' not in page
+
+
 def test_claims_are_compared_with_the_ladders_last_rung(project):
     """The laptop's are at +0.1 (0.05 to 0.15) for dense less STEM full."""
     folder = project / "ladder/token_ladder"
@@ -104,11 +115,8 @@ def test_claims_are_compared_with_the_ladders_last_rung(project):
     )
     for page in ("index.html", "README.md"):
         text = (project / page).read_text()
-        assert (
-            "after 286 tokens per parameter (ladder) -0.300 (-0.400 to -0.200 at 95%): points the other way there"
-            in text
-        )
-        assert "Pointing the same way there: 0; " in text
+        assert "after 286 tokens per parameter (ladder) -0.300 (-0.400 to -0.200): points the other way there" in text
+        assert re.search(r"of the paper's results the same way 0, the other way [1-9]\d*, open", text)
     scale = project.parent / "recipes/scales/gpu.yaml"
     scale.write_text(scale.read_text().replace("scoreboard: results", "scoreboard: results/gpu"))
     shutil.copytree(project / "laptop", project / "gpu", dirs_exist_ok=True)
@@ -126,7 +134,7 @@ def test_scales_of_a_claim_are_compared_with_each_other(project, catalog):
     path.write_text(json.dumps(rows))
     page = scoreboard.section(project, "laptop", name, catalog, project, {})
     rows = {one["claim"]: one for one in page["rows"]}
-    assert "at scale gpu +0.400 (+0.300 to +0.500 at 95%) nats/token: reproduced" in rows[f"{name}-0"]["evidence"]
+    assert "at scale gpu +0.400 (+0.300 to +0.500) nats/token: supported" in rows[f"{name}-0"]["evidence"]
     assert "; at gpu +0.4</title>" in rows[f"{name}-0"]["drawing"]
     assert "; at gpu" not in rows[f"{name}-1"]["drawing"]
     assert "gpu" not in rows[f"{name}-2"]["evidence"]  # computed
@@ -135,9 +143,9 @@ def test_scales_of_a_claim_are_compared_with_each_other(project, catalog):
 
 def test_what_could_not_be_tested_is_listed_by_reason():
     rows = [
-        row("a", "inconclusive", reason="one"),
-        row("b", "inconclusive", reason="two"),
-        row("c", "inconclusive", reason="two"),
+        row("a", "undecided", reason="one"),
+        row("b", "undecided", reason="two"),
+        row("c", "undecided", reason="two"),
     ]
     groups = scoreboard.by_reason(rows)
     assert list(groups) == ["two", "one"]
@@ -156,7 +164,7 @@ def test_a_recipe_of_another_scale_stands_on_the_page_that_they_share(project):
     folder = project / "ladder/token_ladder"
     assert "token_ladder" not in (project / "README.md").read_text()
     folder.mkdir(parents=True)
-    (folder / "verdicts.json").write_text(json.dumps([row("gap-shrinks-full", "inconclusive", scale="ladder")]))
+    (folder / "verdicts.json").write_text(json.dumps([row("gap-shrinks-full", "undecided", scale="ladder")]))
     (folder / "figure.svg").write_text(SVG)
     before = len(scoreboard.every_row("laptop", project))
     write_scoreboard("laptop", project)
@@ -167,23 +175,19 @@ def test_a_recipe_of_another_scale_stands_on_the_page_that_they_share(project):
 
 
 def test_claims_are_counted_by_whose_they_are(project, catalog):
-    """A control that comes out the other way is no contradiction of the paper."""
+    """A question of ours that comes out the other way is no contradiction of the paper."""
     rows = [row for path in project.glob("*/*/verdicts.json") for row in read_verdicts(path)]
     count = len(catalog.at("laptop").recipes) + 1
     lines = tally_table(rows)
-    assert lines[2] == f"| the paper's result ({3 * count}) | {count} | {count} | 0 | 0 | {count} model too small |"
-    assert lines[3] == f"| the paper's arithmetic ({count}) | 0 | 0 | {count} | 0 | 0 |"
-    assert lines[4] == f"| our control ({count}) | 0 | 0 | 0 | {count} | 0 |"
+    assert lines[2] == f"| the paper's results ({2 * count}) | {count} | {count} | 0 | 0 |"
+    assert lines[3] == f"| the paper's arithmetic ({count}) | 0 | 0 | {count} | 0 |"
+    assert lines[4] == f"| our own questions ({count}) | 0 | 0 | 0 | {count} model too small |"
     page, table = (project / "index.html").read_text(), (project / "README.md").read_text()
     assert all(line in table for line in lines)
-    reach = f"out of reach of {3 * count} of the paper's {3 * count} results"
-    assert reach in page
-    assert reach in table
-    assert page.count("4 of the paper's claims:") == count  # and the control apart
-    assert page.count("and 1 of ours") == 2 * count  # in the contents too
-    line = recipe_table({"Title": ("Table 3", rows[:5])})[2]
-    assert line == "| Title | Table 3 | 1 | 1 | 1 |  | 1 | 1 |"
-    assert f"**{CONTROL_WORDS['inconclusive']}**" in (project / "README.md").read_text()
+    for text in (page, table):
+        assert f"Sizes of the paper's {count} tested effects: the paper's size {count}," in text
+    assert page.count("our own questions:") == 3 * count  # in the contents, the figure's words and above the claims
+    assert "**supported**<br>the paper's size" in table
 
 
 @pytest.mark.parametrize(
@@ -196,9 +200,9 @@ def test_claims_are_counted_by_whose_they_are(project, catalog):
 )  # fmt: skip
 def test_verdicts_that_can_not_be_are_named(tmp_path, change, words):
     path = tmp_path / "verdicts.json"
-    path.write_text(json.dumps([row("a", "reproduced")]))
+    path.write_text(json.dumps([row("a", "supported")]))
     assert read_verdicts(path)[0]["claim"] == "a"
-    path.write_text(json.dumps(change([row("a", "reproduced")])))
+    path.write_text(json.dumps(change([row("a", "supported")])))
     with pytest.raises(UserError, match=words):
         read_verdicts(path)
 
@@ -257,7 +261,7 @@ def test_claims_as_data(project):
 
 
 def test_captions_say_what_is_drawn_and_how_many_seeds(catalog):
-    made = [row("a", "reproduced"), row("b", "reproduced", seeds=3)]
+    made = [row("a", "supported"), row("b", "supported", seeds=3)]
     caption = scoreboard.caption("mid_training", catalog.recipes["mid_training"], made)
     assert caption.startswith("Mid-training: leads over dense before and ")
     assert "(3 to 5 seeds)" in caption
@@ -322,21 +326,22 @@ def test_a_figure_of_panels_stands_there_panel_by_panel(project):
 
 def test_filters_by_verdict_scale_and_words(page, catalog):
     every = shown(page)
-    assert len(every) == 5 * (len(catalog.at("laptop").recipes) + 1)
+    assert len(every) == 4 * (len(catalog.at("laptop").recipes) + 1)
     buttons = {verdict: page.locator(f"button[data-verdict='{verdict}']") for verdict in VERDICTS}
-    one, other = VERDICTS.index("contradicted"), VERDICTS.index("inconclusive")
+    one, other = VERDICTS.index("contradicted"), VERDICTS.index("undecided")
     buttons["contradicted"].click()  # alone
-    assert buttons["inconclusive"].get_attribute("aria-pressed") == "false"
+    assert buttons["undecided"].get_attribute("aria-pressed") == "false"
     assert shown(page) == [name for name in every if name.endswith(f"-{one}")]
     count = len(catalog.at("laptop").recipes) + 1
-    assert (
-        page.locator("#shown").inner_text() == f"{count} of the paper's {4 * count} claims, 0 of our {count} controls"
+    told = (
+        f"{count} of {2 * count} results of the paper's, 0 of {count} of its arithmetic, 0 of {count} questions of ours"
     )
-    buttons["inconclusive"].click()  # both
+    assert page.locator("#shown").inner_text() == told
+    buttons["undecided"].click()  # both
     assert shown(page) == [name for name in every if name.endswith((f"-{one}", f"-{other}"))]
     buttons["contradicted"].click()  # not any more
     assert shown(page) == [name for name in every if name.endswith(f"-{other}")]
-    buttons["inconclusive"].click()  # none would be left
+    buttons["undecided"].click()  # none would be left
     assert shown(page) == every
     page.select_option("#scale", "gpu")
     assert {name.split("-")[1] for name in shown(page)} == {"gpu"}
@@ -353,7 +358,7 @@ def test_filters_by_verdict_scale_and_words(page, catalog):
 
 
 def test_what_is_chosen_stays_in_the_address_and_through_a_reload(page):
-    page.locator("button[data-verdict='inconclusive']").click()
+    page.locator("button[data-verdict='undecided']").click()
     page.select_option("#scale", "gpu")
     page.fill("#words", "sentence")
     before, address = shown(page), page.url

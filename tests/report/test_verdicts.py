@@ -5,43 +5,52 @@ import json
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.config.recipe import ORIGINS
-from stemrepro.report.verdicts import read_verdicts, tally, tally_table, verdict_label
-from stemrepro.verdicts.rule import VERDICTS
+from stemrepro.report.verdicts import read_verdicts, recipe_table, sizes, tally, tally_table
+from stemrepro.verdicts.rule import NOT_ATTEMPTED, SIZES
 
-NUMBERS = ("smallest_effect", "ours", "ci_low", "ci_high", "level", "tuned", "seed_se", "item_se", "p")
+NUMBERS = ("smallest_effect", "ours", "ci_low", "ci_high", "tuned", "seed_se", "item_se")
 ROW = dict.fromkeys(("claim", "sentence", "kind", "metric", "unit", "scale", "reason"), "x") | dict.fromkeys(
     NUMBERS, 1.0
 )
-ROW |= {"origin": "paper", "verdict": "reproduced", "arms": ["dense"], "primary": False, "paper": None, "seeds": 3}
-ROW |= {"expected": None, "untested": None}
+ROW |= {"origin": "paper", "verdict": "supported", "arms": ["dense"], "primary": False, "paper": None, "seeds": 3}
+P = ("p", "adjusted_p", "other_p", "adjusted_other_p")
+ROW |= dict.fromkeys(P, 0.1) | dict.fromkeys(("expected", "untested", "method", "size"))
 
 
 def row(origin, verdict, claim="a"):
     return ROW | {"origin": origin, "verdict": verdict, "claim": claim}
 
 
-def test_controls_have_labels_of_their_own():
-    assert [verdict_label(row("paper", verdict)) for verdict in VERDICTS] == list(VERDICTS)
-    assert [verdict_label(row("arithmetic", verdict)) for verdict in VERDICTS] == list(VERDICTS)
-    labels = [verdict_label(row("control", verdict)) for verdict in VERDICTS]
-    assert labels == ["holds", "leans", "does not hold", "can't tell", "not testable"]
-
-
-def test_the_tally_counts_by_origin_and_verdict():
+def test_claims_are_counted_by_whose_they_are_and_nowhere_together():
     rows = [
         row("paper", "contradicted"),
-        row("control", "reproduced"),
-        row("control", "reproduced"),
-        row("arithmetic", "inconclusive"),
+        row("control", "supported"),
+        row("control", "supported"),
+        row("arithmetic", "undecided"),
+        row("paper", "not tested") | {"untested": NOT_ATTEMPTED},
     ]
     counts = tally(rows)
-    assert counts["control"]["reproduced"] == 2
-    assert counts["paper"]["contradicted"] == counts["arithmetic"]["inconclusive"] == 1
+    assert counts["control"]["supported"] == 2
+    assert counts["paper"]["contradicted"] == counts["arithmetic"]["undecided"] == 1
     assert sum(sum(verdicts.values()) for verdicts in counts.values()) == len(rows)
     head, _, *lines = tally_table(rows)
-    assert head.startswith("| claims | reproduced / *holds* |")
-    assert lines[list(ORIGINS).index("control")] == "| our control (2) | 2 | 0 | 0 | 0 | 0 |"
+    assert head == "| claims | supported | contradicted | undecided | not tested |"
+    assert lines == [
+        "| the paper's results (2) | 0 | 1 | 0 | 1 not attempted |",
+        "| the paper's arithmetic (1) | 0 | 0 | 1 | 0 |",
+        "| our own questions (2) | 2 | 0 | 0 | 0 |",
+    ]
+    assert recipe_table({"A": ("Table 1", rows)})[-1] == (
+        "| A | Table 1 | 1 contradicted, 1 not tested | 1 undecided | 2 supported |"
+    )
+
+
+def test_sizes_are_counted_apart_from_verdicts():
+    assert sizes([row("paper", "supported")]) == ""
+    rows = [row("paper", "supported") | {"size": size} for size in (SIZES[0], SIZES[2], SIZES[2])]
+    assert sizes(rows).startswith(
+        "Sizes of the paper's 3 tested effects: the paper's size 1, another size 0, can't be compared 2."
+    )
 
 
 def test_the_official_init_may_be_left_out(tmp_path):
@@ -74,7 +83,8 @@ def test_the_official_init_may_be_left_out(tmp_path):
         (json.dumps([ROW | {"official_init_same_sign": True}]), "official_init_same_sign stand together"),
         (json.dumps([ROW | {"official_init": "much", "official_init_same_sign": True}]), r"official_init: .*'much'"),
         (json.dumps([ROW | {"official_init": 0.1, "official_init_same_sign": 1}]), r"official_init_same_sign: .*1"),
-        (json.dumps([ROW | {"verdict": "true"}]), r"verdict: .*'reproduced'.*'true'"),
+        (json.dumps([ROW | {"verdict": "true"}]), r"verdict: .*'supported'.*'true'"),
+        (json.dumps([ROW | {"size": "large"}]), r"size: .*'another size'.*'large'"),
         (json.dumps([ROW | {"origin": "ours"}]), r"origin: .*'control'.*'ours'"),
         (json.dumps([ROW, ROW]), "has a claim twice"),
     ],

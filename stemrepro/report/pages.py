@@ -1,0 +1,27 @@
+"""Which recipes stand on the page of a scale."""
+
+from pathlib import Path
+
+from stemrepro.measures.catalog import load
+
+VERDICTS, EVIDENCE = "verdicts.json", "evidence.json"
+"""Files of results/<scale>/<recipe>/: what was measured, and what the rule makes of it."""
+
+
+def shown(scale: str, results: Path, file: str = VERDICTS) -> list[tuple[str, str]]:
+    """Return the recipes of a scale's page, each with the scale at which it was run.
+
+    These are the recipes of the scale itself, and those of scales that share the page and have the file.
+
+    Raises:
+        UserError: the scale is unknown.
+    """
+    catalog = load()
+    page = catalog.scale(scale).scoreboard
+    scales = [scale, *(name for name, other in catalog.scales.items() if other.scoreboard == page and name != scale)]
+    return [
+        (name, at)
+        for name in catalog.recipes
+        for at in scales
+        if name in catalog.at(at).recipes and (at == scale or (results / at / name / file).exists())
+    ]
