@@ -20,27 +20,13 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.workers import fork_server
 from stemrepro.config.parallel import Parallel
 from stemrepro.training import launch
-from stemrepro.training.launch import PORTS, _be_rank, meeting, train_on_devices
+from stemrepro.training.launch import PORTS, meeting, train_on_devices
 from stemrepro.training.train import train
 from tests.conftest import quiet
-from tests.distributed.test_training import at_step, killed_once, same
+from tests.distributed.test_training import same
+from tests.distributed.what_ranks_do import SLURM, agent_killed, be_rank, killed_once
 
 PARALLEL = Parallel(strategy="tables", devices=2, nodes=2, replicate=2, table_ranks=2)
-SLURM = {
-    "SLURM_NNODES": "2", "SLURM_NODELIST": "127.0.0.[1-2]", "SLURMD_NODENAME": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo",
-}  # fmt: skip
-
-
-def agent_killed(agent, run, replace, report):
-    """Trains; the agent of these ranks is killed, if they have this one."""
-    at_step(lambda: agent and os.kill(agent, signal.SIGKILL))
-    train(run, report, replace)
-
-
-def be_rank(*arguments):
-    """Be a rank of a machine that Slurm has given."""
-    os.environ |= SLURM
-    return _be_rank(*arguments)
 
 
 def node(number, job, server, said, runs):
