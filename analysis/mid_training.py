@@ -87,9 +87,7 @@ def draw_training(axes: Axes, data: pd.DataFrame) -> None:
 def draw_anew(axes: Axes, data: pd.DataFrame) -> None:
     """Draw what tables drawn anew cost at the end of a further stage, against how often it reads a row."""
     for arm, line in data[data["panel"] == "anew"].groupby("what", sort=False):
-        axes.errorbar(
-            line["x"].astype(float), line["value"], yerr=error_bars(line), **look(arm), label=ARM_LABEL[arm]
-        )
+        axes.errorbar(line["x"].astype(float), line["value"], yerr=error_bars(line), **look(arm), label=ARM_LABEL[arm])
     axes.axhline(0, color="black", lw=0.6)
     axes.set_xscale("log", base=2)
     ticks = sorted(data[data["panel"] == "anew"]["x"].astype(float).unique())

@@ -3,6 +3,8 @@
 import os
 import shutil
 import signal
+import sqlite3
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -28,8 +30,9 @@ ROOT = Path(__file__).parent.parent
 
 
 LONG = (
-    "pipeline/test_stages.py", "distributed/test_training.py", "training/test_train.py", "cli/test_cli.py",
-    "test_analyses.py", "test_made_mixes.py", "report/test_style.py", "sweeps/test_search.py", "tracking/test_sync.py",
+    "pipeline/test_stages.py", "distributed/test_training.py", "cli/test_cli.py", "training/test_train.py",
+    "distributed/test_paper_scales.py", "distributed/test_nodes.py", "test_analyses.py", "sweeps/test_search.py",
+    "tracking/test_sync.py", "report/test_style.py", "test_made_mixes.py",
 )  # fmt: skip
 """From the longest on. That of several devices has the fork server import what later files need, too."""
 
@@ -153,8 +156,14 @@ def atlas_run(atlas_sample, tiny, catalog, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory):
-    """MLflow takes seconds to make one; tests copy it."""
+    """MLflow takes seconds to make one; tests copy it. From then on this process waits for no disk at a commit."""
     from mlflow import MlflowClient  # seconds, which most tests don't need
+    from sqlalchemy import Engine, event
+
+    @event.listens_for(Engine, "connect")
+    def be_quick(connection, _record):
+        with suppress(sqlite3.Error):  # one that is locked or damaged, by a test
+            connection.execute("PRAGMA synchronous = OFF")
 
     path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
     MlflowClient(f"sqlite:///{path}").search_experiments()

@@ -246,10 +246,10 @@ def test_a_stopped_command_leaves_nothing_running_and_the_work_goes_on_from_ther
         plan.write("tiny")
     arguments, mark = [*command.split(), "--scale", "tiny"], str(project)
     process = start([*arguments, *(["--workers", "2"] if command == SWEEP else [])], mark)
-    for _ in range(1200):
+    for _ in range(12000):
         if any(until in line for line in marked(mark).values()) if until == FORKSERVER else list(project.glob(until)):
             break
-        time.sleep(0.1)
+        time.sleep(0.01)
     if whom == "group":
         os.killpg(process.pid, number)
     else:

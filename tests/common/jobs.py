@@ -46,15 +46,17 @@ def hoard(number, report):
 
 
 def nap(run, report):
-    """Works for two seconds without a report; from when to when."""
+    """Works for over a second without a report; from when to when."""
     start = time.monotonic()
-    time.sleep(2)
+    time.sleep(1.2)
     return start, time.monotonic()
 
 
-def device(run, report):
-    """Which CUDA device the worker of this job sees; other jobs have started before it ends."""
-    time.sleep(2)
+def device(path, report):
+    """Which CUDA device the worker of this job sees; it ends when another has a file of its own next to it."""
+    Path(path).touch()
+    while len(list(Path(path).parent.iterdir())) < 2:
+        time.sleep(0.05)
     return os.environ["CUDA_VISIBLE_DEVICES"]
 
 

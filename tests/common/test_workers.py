@@ -35,17 +35,18 @@ def test_workers_take_devices_in_turn(slot, count, visible, device):
 
 
 @pytest.mark.parametrize(("visible", "devices"), [("", ["0", "1"]), ("4,7", ["4", "7"])])
-def test_each_worker_sees_a_device_of_its_own(visible, devices):
+def test_each_worker_sees_a_device_of_its_own(visible, devices, tmp_path):
     script = (
-        "import os\n"
+        "import os, sys\n"
         "from stemrepro.common.workers import Job, run_jobs\n"
         "os.cpu_count = lambda: 2\n"
-        "jobs = [Job('tests.common.jobs:device', number, str(number), 1) for number in range(2)]\n"
+        "jobs = [Job('tests.common.jobs:device', path, path, 1) for path in sys.argv[1:]]\n"
         "print(sorted(device for _, device in run_jobs(jobs, 2, 1, ['tests.common.eight_devices'])))"
     )
     environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     environment |= {"CUDA_VISIBLE_DEVICES": visible} if visible else {}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", script, str(tmp_path / "0"), str(tmp_path / "1")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.strip() == str(devices)
 
 

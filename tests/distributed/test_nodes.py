@@ -4,7 +4,6 @@ Two nodes of a real Slurm: tests/cluster.
 """
 
 import json
-import multiprocessing
 import os
 import signal
 import socket
@@ -13,38 +12,37 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from multiprocessing import forkserver
 
 import pytest
 
 from stemrepro.common.errors import UserError
+from stemrepro.common.workers import fork_server
 from stemrepro.config.parallel import Parallel
-from stemrepro.training import launch, ranks
+from stemrepro.training import launch
 from stemrepro.training.launch import PORTS, meeting, train_on_devices
 from stemrepro.training.train import train
 from tests.conftest import quiet
-from tests.distributed.test_training import at_step, killed_once, same
+from tests.distributed.test_training import same
+from tests.distributed.what_ranks_do import SLURM, agent_killed, be_rank, killed_once
 
 PARALLEL = Parallel(strategy="tables", devices=2, nodes=2, replicate=2, table_ranks=2)
-SLURM = {
-    "SLURM_NNODES": "2", "SLURM_NODELIST": "127.0.0.[1-2]", "SLURMD_NODENAME": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo",
-}  # fmt: skip
 
 
-def agent_killed(agent, run, replace, report):
-    """Trains; the agent of these ranks is killed."""
-    at_step(lambda: ranks.rank() in (1, 3) and os.kill(agent, signal.SIGKILL))
-    train(run, report, replace)
+def node(number, job, server, said, runs):
+    """Be the command of a machine, which trains runs one after the other; in each once what it names is killed.
 
-
-def node(number, runs, killed):
-    """Be the command of a machine; its agent may be killed in mid-run, or once the rank 1."""
-    os.environ |= SLURM | {"SLURM_NODEID": str(number), "SLURM_JOB_ID": str(os.getppid())}
-    if killed == "agent":
-        launch._train = partial(agent_killed, os.getpid())
-    elif killed == "rank":
-        launch._train = killed_once
+    Its ranks come from the fork server of the tests, which has imported what they need.
+    """
+    forkserver._forkserver._forkserver_address = server
+    forkserver.ensure_running = forkserver._forkserver.ensure_running = lambda: None
+    launch._be_rank = be_rank
+    os.environ |= SLURM | {"SLURM_NODEID": str(number), "SLURM_JOB_ID": str(job)}
+    sys.stderr = said.open("a", buffering=1)
+    trained = {"rank": killed_once, "agent": partial(agent_killed, number and os.getpid()), None: launch._train}
     try:
-        for run in runs:
+        for run, killed in runs:
+            launch._train = trained[killed]
             train_on_devices(run, quiet)
     except UserError as error:
         print(error, file=sys.stderr)
@@ -52,12 +50,20 @@ def node(number, runs, killed):
 
 
 @pytest.fixture
-def started(deadline):
-    """started(runs, "agent", None) -> the commands of both machines, and what is killed of each."""
-    context, every = multiprocessing.get_context("spawn"), []
+def said(tmp_path):
+    """The file of what both machines say."""
+    return tmp_path / "said"
 
-    def start(runs, *killed):
-        commands = [context.Process(target=node, args=(number, runs, kill)) for number, kill in enumerate(killed)]
+
+@pytest.fixture
+def started(deadline, said):
+    """started((run, "agent"), (other, None)) -> the commands of both machines, and what is killed in each run."""
+    context, every = fork_server(1, "stemrepro.training.launch", "stemrepro.training.fork_server"), []
+    forkserver.ensure_running()
+
+    def start(*runs):
+        about = os.getpid(), forkserver._forkserver._forkserver_address, said, runs
+        commands = [context.Process(target=node, args=(number, *about)) for number in range(2)]
         for command in commands:
             command.start()
         every.extend(commands)
@@ -92,34 +98,27 @@ def about(run):
 
 
 @pytest.mark.slow
-def test_runs_of_two_nodes_are_those_of_one_process_also_where_a_rank_is_killed(make, started, capfd):
-    """In each of two runs that the commands train one after the other: all ranks of both are started again."""
+def test_runs_of_two_nodes_are_those_of_one_process_whatever_is_killed(make, started, said):
+    """Of two runs that the commands train one after the other.
+
+    In the first a rank is killed: all ranks of both nodes are started again. In the second an agent is killed:
+    the one that is left waits for it, and is stopped; both commands are started again.
+    """
     pairs = [make("stem-half"), make("dense")]
-    assert ended(started([run for _, run in pairs], "rank", "rank")) == [0, 0]
-    assert capfd.readouterr().err.count("all ranks are started again") == 4
+    first, second = (run for _, run in pairs)
+    left, gone = started((first, "rank"), (second, "agent"))
+    assert ended([gone]) == [-signal.SIGKILL]
+    while said.read_text().count("all ranks are started again") < 3:
+        time.sleep(0.1)
+    left.terminate()
+    left.join()
+    assert ended(started((first, None), (second, None))) == [0, 0]
+    assert said.read_text().count("all ranks are started again") == 3
     for one, run in pairs:
         assert about(run)["resumed_from"] == "step000000005.ckpt"
         assert about(run)["parallel"] == PARALLEL.model_dump()
         train(one, quiet)
         same(run, one)
-
-
-@pytest.mark.slow
-def test_a_run_resumes_after_the_kill_of_an_agent(make, started, capfd):
-    """The agent that is left waits for the other, and is stopped; both are started again."""
-    one, run = make("stem-half")
-    left, gone = started([run], None, "agent")
-    assert ended([gone]) == [-signal.SIGKILL]
-    said = ""
-    while "started again" not in said:
-        time.sleep(0.1)
-        said += capfd.readouterr().err
-    left.terminate()
-    left.join()
-    assert ended(started([run], None, None)) == [0, 0]
-    assert about(run)["resumed_from"] == "step000000005.ckpt"
-    train(one, quiet)
-    same(run, one)
 
 
 @pytest.mark.parametrize("found", [{}, {"SLURM_NNODES": "3", "SLURM_NODEID": "0", "SLURM_JOB_ID": "7"}])

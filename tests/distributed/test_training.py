@@ -1,11 +1,9 @@
 """Runs on 2 and 4 devices against the same run on one: what they learn, write, leave behind and resume from."""
 
 import json
-import os
 import shutil
 import signal
 from dataclasses import replace
-from functools import cache, partial
 
 import pytest
 import torch
@@ -14,13 +12,13 @@ from safetensors.torch import load_file
 from stemrepro.common.errors import Unfinished, UserError
 from stemrepro.common.files import locked
 from stemrepro.config.parallel import Parallel
-from stemrepro.training import launch, ranks, sharding
-from stemrepro.training import train as train_module
+from stemrepro.training import launch
 from stemrepro.training.callbacks import Recorder
 from stemrepro.training.checkpoint import newest
 from stemrepro.training.launch import group, train_on_devices
 from stemrepro.training.train import train
 from tests.conftest import quiet
+from tests.distributed.what_ranks_do import STEP, at_step, compiled_eagerly, killed, killed_once, signalled
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("deadline")]
 DDP, FSDP, TABLES = (Parallel(strategy=name, devices=2) for name in ("ddp", "fsdp", "tables"))
@@ -43,8 +41,6 @@ SIGNALS = {
     "fsdp-2-tensor-2": (signal.SIGTERM, 0),
 }  # fmt: skip
 """A signal, and the rank that it comes to."""
-STEP = 7
-"""At which runs are interrupted; their last checkpoint is that of step 5."""
 
 
 @pytest.fixture(scope="module")
@@ -128,40 +124,6 @@ def bits(run):
     return {path.name: path.read_bytes() for path in run.folder.iterdir() if path.name != "provenance.json"}
 
 
-def at_step(action):
-    """Has this rank do something after the step STEP, before its row is made."""
-    end_of_batch = Recorder.on_train_batch_end
-
-    def acting(self, trainer, *arguments):
-        if trainer.global_step == STEP:
-            action()
-        end_of_batch(self, trainer, *arguments)
-
-    Recorder.on_train_batch_end = acting
-
-
-def killed():
-    """Stands for the kill of a single process."""
-    raise InterruptedError
-
-
-def signalled(run, number, which, report):
-    """Trains; a signal comes to one rank."""
-    if ranks.rank() == which:
-        at_step(lambda: os.kill(os.getpid(), number))
-    train(run, report)
-
-
-def killed_once(run, replace, report):
-    """Trains; the first time the last rank is killed."""
-    marker = run.folder.with_name("killed")
-    if ranks.rank() == 1 and not marker.exists():
-        marker.parent.mkdir(parents=True, exist_ok=True)
-        marker.touch()
-        at_step(lambda: os.kill(os.getpid(), signal.SIGKILL))
-    train(run, report, replace)
-
-
 @pytest.mark.parametrize("parallel", [DDP, FSDP, TABLES], ids=named)
 def test_a_run_on_several_devices_is_that_on_one(one, whole, parallel):
     run = whole(parallel)
@@ -188,14 +150,6 @@ def test_bfloat16_gathers_learn_what_autocast_learns(make):
     assert losses == pytest.approx(expected, abs=0.02)
     assert losses != pytest.approx(expected, abs=1e-6)
     assert {weight.dtype for weight in load_file(run.weights).values()} == {torch.float32}
-
-
-def compiled_eagerly(run, report):
-    """Trains; the compiler captures blocks, and makes no C++ of them, which takes long."""
-    sharding.compiled = cache(partial(torch.compile, backend="eager", dynamic=False))
-    train_module.compiler_works = lambda device: True
-    train(run, report)
-    return torch._dynamo.utils.counters["stats"]["unique_graphs"]
 
 
 def test_blocks_are_compiled_one_by_one(make, one):

@@ -12,6 +12,7 @@ import sys
 import time
 import urllib.request
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -415,7 +416,9 @@ def test_a_diverged_run_failed(project, catalog):
 
 
 @pytest.mark.slow
-def test_a_locked_database(project, catalog):
+def test_a_locked_database(project, catalog, monkeypatch):
+    monkeypatch.setattr(sqlite3.dbapi2, "connect", partial(sqlite3.connect, timeout=0.1))  # 5 by default
+
     def impatient(_connection, _cursor, statement, parameters, _context, _many):
         return statement.replace("busy_timeout = 20000", "busy_timeout = 100"), parameters
 

@@ -1,10 +1,12 @@
 """What a run is: its address, its identity, and how it ended."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
 
+from stemrepro.common import code_hash
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, write_json
 from stemrepro.config.address import MAIN, Address
@@ -43,6 +45,18 @@ def test_the_code_of_a_run_is_that_of_its_own_networks(make_run):
     assert make_run("stem-full").code == run_code(("dense", "stem")) == make_run("stem-half").code
     assert make_run("dense").code == run_code(("dense",)) != make_run("stem-full").code
     assert make_run("ple").code not in (make_run("dense").code, make_run("stem-full").code)
+
+
+def test_a_file_that_a_network_of_ones_own_imports_counts_as_it_does(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("my").mkdir()
+    Path("my/rows.py").write_text("from my.factor import FACTOR\nclass Rows: factor = FACTOR\n")
+    codes = set()
+    for text in ("FACTOR = 1.0", "FACTOR = 2.0", "FACTOR = 2.0  # no other"):
+        Path("my/factor.py").write_text(text)
+        code_hash._source.cache_clear()
+        codes.add(run_code.__wrapped__(("my/rows.py:Rows",)))
+    assert len(codes) == 2
 
 
 def test_a_run_has_ended_when_this_very_run_has(make_run):
