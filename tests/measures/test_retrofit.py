@@ -84,6 +84,7 @@ def test_every_metric_of_the_recipe_is_measured(catalog, measure):
     assert {one.metric.partition(":")[0] for one in asked} == {
         "gain",
         "lead",
+        "interpolation",
         "behind",
         "at-once",
         "early",
