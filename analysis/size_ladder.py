@@ -16,7 +16,7 @@ from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMA
 
 STEM = ("stem-third", "stem-full")
 COMPARED = ("input-add", "stem-full", "dense-equal-size")
-"""Arms that are compared with dense at a few widths."""
+"""Arms that are compared with dense, at the widths that have them."""
 PAPERS = {"350M": "mobilellm-350m", "1B": "llama-3.2-1b"}
 """Shapes of the paper's models, to whose width and vocabulary the law is drawn on."""
 TITLES = {"fixed": "The vocabulary stays", "grown": "The vocabulary grows with the width"}
@@ -33,17 +33,17 @@ def collect(measure: Sizes) -> pd.DataFrame:
             rows.append(mean_row(f"gap, {line}", arm, x, measure.gap("dense", arm, size.variant)))
         rows += [mean_row(f"fall, {line}", arm, "", measure.fall("dense", arm, line)) for arm in STEM]
         rows += [mean_row(f"bend, {line}", arm, "", measure.bend("dense", arm, line)) for arm in STEM]
-        for size, arm in product(measure.sizes(line)[-3:], STEM):
+        for size, arm in product(measure.sizes(line)[-2:], STEM):
             told, came = measure.foretold("dense", arm, size.variant), measure.lead("dense", arm, size.variant)
             rows.append(row("foretold", f"{arm}, {line}", size.width, told.value, told.low, told.high))
             rows.append(mean_row("came", f"{arm}, {line}", size.width, came))
     for size in measure.sizes("fixed"):
-        if all(size.variant is None or size.variant in measure.arms[arm].variants for arm in COMPARED):
-            rows += [
-                mean_row("compared", arm, size.width, measure.lead("dense", arm, size.variant)) for arm in COMPARED
-            ]
-    for variant, arm in product((name for name in measure.inputs.recipe.variants if named[name].table_rate != 1), STEM):
-        rows.append(mean_row("table rate", arm, named[variant].width, measure.table_rate("dense", arm, variant)))
+        there = [arm for arm in COMPARED if size.variant is None or size.variant in measure.arms[arm].variants]
+        if len(there) > 1:
+            rows += [mean_row("compared", arm, size.width, measure.lead("dense", arm, size.variant)) for arm in there]
+    for variant in (name for name in measure.inputs.recipe.variants if named[name].table_rate != 1):
+        for arm in measure.inputs.recipe.arms_at(variant):
+            rows.append(mean_row("table rate", arm, named[variant].width, measure.table_rate("dense", arm, variant)))
     for arm in STEM:
         rows += drawn_on(measure, arm)
     return pd.DataFrame(rows)
@@ -123,12 +123,12 @@ def draw_others(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_compared(axes: Axes, data: pd.DataFrame, measure: Sizes) -> None:
-    """Draw leads of STEM full, of dense with a row added, and of dense of STEM's size, at the widths that have all."""
+    """Draw leads of STEM full, of dense with a row added, and of dense of STEM's size, at the widths that have them."""
+    widths = sorted(data[data["panel"] == "compared"]["x"].astype(float).unique())
     for place, arm in enumerate(COMPARED):
         rows = data[(data["panel"] == "compared") & (data["what"] == arm)]
-        at = np.arange(len(rows)) + 0.12 * (place - 1)
+        at = np.array([widths.index(float(x)) for x in rows["x"]]) + 0.12 * (place - 1)
         axes.errorbar(at, rows["value"], yerr=error_bars(rows), **look(arm) | {"ls": "none"}, label=ARM_LABEL[arm])
-    widths = sorted(data[data["panel"] == "compared"]["x"].astype(float).unique())
     axes.set_xticks(range(len(widths)), [f"{width * measure.inputs.scale.model.width:g}" for width in widths])
     axes.set_xlim(-0.5, len(widths) - 0.5)
     axes.set(xlabel="width", ylabel=LEAD)
@@ -136,7 +136,7 @@ def draw_compared(axes: Axes, data: pd.DataFrame, measure: Sizes) -> None:
 
 
 def draw_foretold(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw the leads of the three widest models over what all narrower ones had foretold; hollow: vocabulary fixed."""
+    """Draw the leads of the two widest models of a line over what all narrower ones had foretold; hollow: vocabulary fixed."""
     told, came = (data[data["panel"] == panel].set_index(["what", "x"]) for panel in ("foretold", "came"))
     for (arm, line), (what, x) in ((key[0].split(", "), key) for key in told.index):
         ahead, after = told.loc[(what, x)], came.loc[(what, x)]
