@@ -136,7 +136,7 @@ def draw_compared(axes: Axes, data: pd.DataFrame, measure: Sizes) -> None:
 
 
 def draw_foretold(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw the leads of the two widest models of a line over what all narrower ones had foretold; hollow: vocabulary fixed."""
+    """Draw the leads of a line's two widest models over what narrower ones had foretold; hollow: vocabulary fixed."""
     told, came = (data[data["panel"] == panel].set_index(["what", "x"]) for panel in ("foretold", "came"))
     for (arm, line), (what, x) in ((key[0].split(", "), key) for key in told.index):
         ahead, after = told.loc[(what, x)], came.loc[(what, x)]
@@ -166,5 +166,15 @@ def draw(data: pd.DataFrame, measure: Sizes) -> Figure:
     draw_compared(grid["c"], data, measure)
     draw_foretold(grid["d"], data)
     for axes in grid.values():
+        axes.legend(fontsize=SMALLEST)
+    return figure
+
+
+def front(data: pd.DataFrame, measure: Sizes) -> Figure:
+    """Draw the leads along both lines of sizes, what the law says beyond them, and others' numbers."""
+    figure, grid = sheet("ab", 3.4, {"a": TITLES["fixed"], "b": TITLES["grown"]})
+    for axes, line in zip(grid.values(), LINES, strict=True):
+        draw_leads(axes, data, line)
+        draw_others(axes, data)
         axes.legend(fontsize=SMALLEST)
     return figure

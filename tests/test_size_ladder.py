@@ -56,4 +56,5 @@ def test_the_ladder_is_judged_and_drawn(made_up, monkeypatch):
     assert re_runs == [2.5, 0.7, 0.4]
     paper = data[data["panel"] == "paper"].set_index("what")["value"]
     assert paper["stem-third"].round(2).tolist() == [1.85, 1.65]
-    assert data[data["panel"] == "compared"].groupby("what").size().to_dict() == {"input-add": 2, "stem-full": 2, "dense-equal-size": 1}
+    compared = data[data["panel"] == "compared"].groupby("what").size().to_dict()
+    assert compared == {"input-add": 2, "stem-full": 2, "dense-equal-size": 1}
