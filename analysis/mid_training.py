@@ -69,7 +69,7 @@ def draw_leads(axes: Axes, data: pd.DataFrame) -> None:
                       label=label(arm, variant))  # fmt: skip
     axes.axhline(0, color="black", lw=0.6)
     axes.axvline(0.5, color="#999999", lw=0.6, ls=":")
-    axes.set_xticks(range(len(places)), ["prose\nbefore", *(f"{text}\nbehind" for text in TEXTS)])
+    axes.set_xticks(range(len(places)), ["prose\nbefore", *(f"{text}\nafter" for text in TEXTS)])
     axes.set_ylabel("lead over dense (nats/token)")
 
 
@@ -98,7 +98,7 @@ def draw_anew(axes: Axes, data: pd.DataFrame) -> None:
 def draw(data: pd.DataFrame, measure: MidTraining) -> Figure:
     """Draw leads by text, training losses, and what tables drawn anew cost."""
     titles = {"a": "Lead over dense by kind of text", "b": "Loss on the way", "c": "Cost of tables drawn anew"}
-    figure, grid = sheet("abc", 3.7, titles)
+    figure, grid = sheet("aa;bc", 6.4, titles)
     draw_leads(grid["a"], data)
     draw_training(grid["b"], data)
     draw_anew(grid["c"], data)

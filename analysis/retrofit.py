@@ -15,11 +15,11 @@ from stemrepro.report.style import ARM_LABEL, error_bars, look, one_legend, shee
 from stemrepro.verdicts.contrast import Contrast
 
 PLACES = {
-    MAIN: "tables from\nthe start,\none stage",
-    SCRATCH: "tables from\nthe start",
+    MAIN: "from the\nstart, one\nstage",
+    SCRATCH: "from the\nstart",
     ROWS: "of dense:\nmeans",
     MEAN: "of dense:\nmean row",
-    INTERPOLATED: "of dense:\ninterpolated",
+    INTERPOLATED: "of dense:\ninterpo-\nlated",
 }
 WINDOWS = 10
 """Parts of the second stage's steps, over each of which training losses are averaged."""
