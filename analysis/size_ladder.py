@@ -31,7 +31,7 @@ def collect(measure: Sizes) -> pd.DataFrame:
             x = float(measure.of("dense", size.variant).summary["parameters"]["total"])
             rows.append(mean_row(f"lead, {line}", arm, x, measure.lead("dense", arm, size.variant)))
             rows.append(mean_row(f"gap, {line}", arm, x, measure.gap("dense", arm, size.variant)))
-        rows += [mean_row(f"fall, {line}", arm, "", measure.fall("dense", arm, line)) for arm in STEM]
+        rows += [mean_row(f"fall, {line}", arm, "", measure.slope("dense", arm, line)) for arm in STEM]
         rows += [mean_row(f"bend, {line}", arm, "", measure.bend("dense", arm, line)) for arm in STEM]
         for size, arm in product(measure.sizes(line)[-2:], STEM):
             told, came = measure.foretold("dense", arm, size.variant), measure.lead("dense", arm, size.variant)
@@ -104,8 +104,9 @@ def draw_leads(axes: Axes, data: pd.DataFrame, line: str) -> None:
         axes.plot(x, beyond["value"], color=ARM_COLOUR[arm], lw=0.8, ls=":")
     axes.set_xscale("log")
     axes.set_yscale("log", base=2)
-    ticks = [0.25, 0.5, 1, 2, 4, 8]
+    ticks = [0.25, 0.5, 1, 2, 4, 8, 16]
     axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_ylim(ticks[0], ticks[-1])  # intervals of what the law says go on
     axes.set(xlabel="parameters of dense", ylabel=LEAD)
 
 

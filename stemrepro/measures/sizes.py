@@ -35,10 +35,15 @@ class Size(NamedTuple):
 class Sizes(Comparison):
     """Contrasts of losses, and leads in % of the first arm's bits a byte, which all vocabularies and sizes share."""
 
-    fields: ClassVar[dict[str, Field]] = {"line": LINES}
+    fields: ClassVar[dict[str, Field]] = {"line": LINES, "span": {"wide": 1.0}}
 
-    def sizes(self, line: str) -> list[Size]:
-        """Return the models of a line in order of their widths, at tables' rates as the arms have them."""
+    def sizes(self, line: str, least: float = 0.0) -> list[Size]:
+        """Return the models of a line in order of their widths, at tables' rates as the arms have them.
+
+        Args:
+            line: one of LINES.
+            least: the smallest width, over the scale's.
+        """
         named: dict[str | None, Variant] = {
             None: Variant(),
             **{name: self.inputs.catalog.variants[name] for name in self.inputs.recipe.variants},
@@ -46,7 +51,9 @@ class Sizes(Comparison):
         models = [
             Size(name, variant.width, variant.vocab)
             for name, variant in named.items()
-            if variant.table_rate == 1 and variant.vocab == (1 if line == "fixed" else variant.width)
+            if variant.table_rate == 1
+            and variant.vocab == (1 if line == "fixed" else variant.width)
+            and variant.width >= least
         ]
         return sorted(models, key=lambda size: size.width)
 
@@ -80,18 +87,38 @@ class Sizes(Comparison):
         fast, slow = (losses.lead(self.of(high, tied), self.of(low, at)) for at in (variant, tied))
         return Contrast(fast.differences - slow.differences)
 
-    @metric("fall:{line}", "by how many doublings the lead falls per doubling of the width along a line, by seed")
-    def fall(self, high: str, low: str, line: str) -> Contrast:
-        """Return the least-squares slope of -log2 lead over all widths, of the seeds that every width has.
+    @metric(
+        "fall:{line}[:{span}]",
+        "by how many doublings the lead falls per doubling of the width along a line, by seed; of all widths, or of "
+        "those from the scale's on",
+    )
+    def fall(self, high: str, low: str, line: str, span: float = 0.0) -> Contrast:
+        """Return `slope` where a straight line may stand for the leads.
+
+        Raises:
+            Unmeasured: a seed's lead isn't above 0 at some width; or the leads bend, by the 95% interval of `bend`.
+        """
+        if len(self.sizes(line, span)) > 3:
+            bend = self.bend(high, low, line, span)
+            low_end, high_end = bend.interval(0.05)
+            if low_end > 0 or high_end < 0:
+                raise Unmeasured(
+                    f"no straight line fits: the fall of {low}'s lead changes by {bend.mean:+.2f} "
+                    f"({low_end:.2f} to {high_end:.2f}) with every doubling of the width"
+                )
+        return self.slope(high, low, line, span)
+
+    def slope(self, high: str, low: str, line: str, span: float = 0.0) -> Contrast:
+        """Return the least-squares slope of -log2 lead over the widths from `span` on, of the seeds that all have.
 
         Raises:
             Unmeasured: a seed's lead isn't above 0 at some width.
         """
-        return Contrast(-self._polynomial(high, low, line, 1)[0])
+        return Contrast(-self._polynomial(high, low, line, 1, span)[0])
 
-    def bend(self, high: str, low: str, line: str) -> Contrast:
-        """Return by how much `fall` itself grows per doubling of width, by a parabola, by seed; raises as it does."""
-        return Contrast(-2 * self._polynomial(high, low, line, 2)[0])
+    def bend(self, high: str, low: str, line: str, span: float = 0.0) -> Contrast:
+        """Return by how much `slope` itself grows per doubling of width, by a parabola, by seed; raises as it does."""
+        return Contrast(-2 * self._polynomial(high, low, line, 2, span)[0])
 
     @metric("forecast@{variant}", "log2 of the lead at a size less that which the law of all narrower ones foretells")
     def missed(self, high: str, low: str, variant: str) -> Contrast:
@@ -116,9 +143,9 @@ class Sizes(Comparison):
     def _size(self, variant: str) -> Size:
         return next(size for line in LINES for size in self.sizes(line) if size.variant == variant)
 
-    def _polynomial(self, high: str, low: str, line: str, degree: int) -> np.ndarray:
+    def _polynomial(self, high: str, low: str, line: str, degree: int, span: float) -> np.ndarray:
         """Return coefficients [degree + 1, seeds] of log2 of the lead over log2 of the width, the highest first."""
-        models = self.sizes(line)
+        models = self.sizes(line, span)
         leads = self._positive(high, low, models)
         seeds = min(map(len, leads))
         return np.polyfit(np.log2([size.width for size in models]), np.log2([of[:seeds] for of in leads]), degree)

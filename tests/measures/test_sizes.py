@@ -60,6 +60,11 @@ def test_a_fall_that_grows_bends(build):
     measure = build(lambda width, vocab, rate: 6 * 2 ** (-0.05 * np.log2(width) ** 2))
     for line in ("fixed", "grown"):
         assert measure.bend("dense", "stem-full", line).differences == pytest.approx([0.1] * 3)
+        with pytest.raises(Unmeasured, match=r"no straight line fits: the fall of stem-full's lead changes by \+0\.10"):
+            measure.contrast("dense", "stem-full", f"fall:{line}")
+    wide = np.log2([1, 1.5, 2])
+    expected = -np.polyfit(wide, -0.05 * wide**2, 1)[0]
+    assert measure.contrast("dense", "stem-full", "fall:fixed:wide").differences == pytest.approx([expected] * 3)
 
 
 def test_a_forecast_knows_the_narrower_models_alone(build):
