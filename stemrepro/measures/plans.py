@@ -4,8 +4,9 @@ It is known as far as their files tell.
 
 Scores that a recipe compares are of one plan. Else the effect of another text or budget is taken for that of an arm.
 
-Arms differ in model and learning rate, at variants of own rates also in their initialisation. Scores that were made
-before plans were written tell of text and steps alone.
+Arms differ in model and learning rate, at variants of own rates also in their initialisation; an arm of another shape
+(`match: shape`) differs in width, and so in both. Scores that were made before plans were written tell of text and
+steps alone.
 """
 
 from pathlib import Path
@@ -22,6 +23,7 @@ STARTS = ("warmup", "embedding_rate_factor", "embedding_decay_factor")
 How often a run is saved or evaluated is none of them.
 """
 TEXT, STEPS, START, SCORING = "text", "steps of training", "start of the embeddings", "settings of scoring"
+TRAINED = "settings of training"
 
 
 def plan(folder: Path) -> dict:
@@ -61,7 +63,8 @@ def check_one_plan(inputs: Inputs) -> None:
             if not (folder / "summary.json").exists():
                 continue  # whoever reads it says so
             for what, value in plan(folder).items():
-                if what == START and variant.tuned:
+                shaped = inputs.catalog.arms[address.arm].match == "shape"
+                if (what == START and variant.tuned) or (what in (START, TRAINED) and shaped):
                     continue
                 place = {TEXT: text, SCORING: part}.get(what, address.variant)
                 before, other = expected.setdefault((what, place), (value, name))

@@ -19,7 +19,7 @@ from stemrepro.common.workers import Job, run_jobs
 from stemrepro.common.yaml_records import Strict
 from stemrepro.config.address import Address
 from stemrepro.config.scores import FILES, PARTS, PartName
-from stemrepro.measures.plans import MODEL, SCORING, START, STARTS, TRAINING
+from stemrepro.measures.plans import MODEL, SCORING, START, STARTS, TRAINED, TRAINING
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.pipeline.planned import Params, Planned, runs_of
@@ -91,7 +91,7 @@ def plan_of(run: Run, given: dict) -> dict:
         "tokens of training": run.training.tokens,
         "tokens a step": run.training.batch * run.training.sequence,
         "tokens a sequence": run.training.sequence,
-        "settings of training": digest([[model[key] for key in MODEL], [training[key] for key in TRAINING]]),
+        TRAINED: digest([[model[key] for key in MODEL], [training[key] for key in TRAINING]]),
         START: digest([model.get("embedding_std"), model.get("head_std"), *(training[key] for key in STARTS)]),
         SCORING: digest(scoring),
     }

@@ -104,3 +104,13 @@ def test_other_scores_of_the_same_arm_are_of_its_runs(catalog, tmp_path):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"plan": PLAN | {"tokens of training": 1}}))
     with pytest.raises(UserError, match=r"of dense and .* of dense at scale 'laptop' .*tokens of training"):
         measured(inputs)
+
+
+def test_an_arm_of_another_shape_may_differ_in_width(catalog, tmp_path):
+    inputs = made_up(catalog, tmp_path, "size_ladder", plan=PLAN | {"settings of training": "c"})
+    wider = {"plan": PLAN | {"settings of training": "of its width", "start of the embeddings": "of its width"}}
+    write(inputs, "dense-equal-size", **wider)
+    measured(inputs)
+    write(inputs, "input-add", **wider)
+    with pytest.raises(UserError, match="settings of training|start of the embeddings"):
+        measured(inputs)
