@@ -112,5 +112,5 @@ def test_an_arm_of_another_shape_may_differ_in_width(catalog, tmp_path):
     write(inputs, "dense-equal-size", **wider)
     measured(inputs)
     write(inputs, "input-add", **wider)
-    with pytest.raises(UserError, match="settings of training|start of the embeddings"):
+    with pytest.raises(UserError, match=r"settings of training|start of the embeddings"):
         measured(inputs)
