@@ -68,7 +68,7 @@ def draw_leads(axes: Axes, data: pd.DataFrame) -> None:
         )
     axes.axhline(0, color="black", lw=0.6)
     axes.set_xticks(range(len(places)), PLACES.values())
-    axes.set_ylabel("lead over dense in two stages (nats/token)")
+    axes.set_ylabel("lead over dense (nats/token)")
     axes.legend(loc="best")
 
 
@@ -84,7 +84,7 @@ def draw_training(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw(data: pd.DataFrame, measure: Retrofit) -> Figure:
     """Draw leads on the left, training losses on the right."""
-    figure, grid = sheet("ab", 3.7, {"a": "Lead over dense, all tokens seen", "b": "After the retrofit"})
+    figure, grid = sheet("ab", 3.7, {"a": "Lead over dense in two stages", "b": "After the retrofit"})
     draw_leads(grid["a"], data)
     draw_training(grid["b"], data)
     one_legend(figure, [grid["b"]], columns=2)

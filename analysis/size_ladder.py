@@ -118,7 +118,7 @@ def draw_others(axes: Axes, data: pd.DataFrame) -> None:
             zip(rows["x"].astype(float), rows["value"], rows["what"], strict=True)
         ):
             axes.plot(
-                x, value, ls="none", marker=marker or ARM_MARKER[arm], ms=7 if marker else 5, mfc="white", mec=PLAIN,
+                x, value, color=PLAIN, ls="none", marker=marker or ARM_MARKER[arm], ms=7 if marker else 5, mfc="white",
                 label=label if not number else "_",
             )  # fmt: skip
 

