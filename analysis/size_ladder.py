@@ -147,6 +147,8 @@ def draw_foretold(axes: Axes, data: pd.DataFrame) -> None:
         )  # fmt: skip
     span = [min(axes.get_xlim()[0], axes.get_ylim()[0]), max(axes.get_xlim()[1], axes.get_ylim()[1])]
     axes.plot(span, span, color="black", lw=0.6)
+    for arm in STEM:
+        axes.plot([], [], ARM_MARKER[arm], color=ARM_COLOUR[arm], label=ARM_LABEL[arm])
     axes.plot([], [], "o", color=PLAIN, mfc="white", label="vocabulary fixed")
     axes.plot([], [], "o", color=PLAIN, label="vocabulary grown")
     axes.set(xlabel="foretold (%)", ylabel="came out (%)")

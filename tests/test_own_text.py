@@ -70,7 +70,9 @@ def test_all_recipes_are_planned_and_what_is_planned_runs(project):
     assert {path.name for path in (project / "scores/tiny").iterdir()} >= {"losses", "benchmarks", "geometry", "text"}
     analyse("benchmark_scores", "tiny", project / "scores", project / "results")
     write_verdicts("tiny", project / "scores", project / "results")
-    assert "this scale has no items of it" in (project / "results/tiny/benchmark_scores/explained.html").read_text()
+    page = (project / "results/tiny/benchmark_scores/explained.html").read_text()
+    assert "<td>- in 1 of 1 seeds it has no value</td>" in page  # a text of one's own has no items
+    assert page.endswith("</main>\n")
 
 
 def test_a_large_text_with_a_published_tokenizer_is_trained_on_and_scored(project, capsys):

@@ -259,4 +259,4 @@ def explained(inputs: Inputs, claims: list[Judged], results: Path, appendix: Mar
         for judged in claims
     ]
     title = f"{inputs.name} at scale {inputs.scale_name}: how each claim came to its verdict"
-    return PAGE.format(title=title) + Markup("\n").join(parts) + "\n" + appendix + "</main>\n"
+    return PAGE.format(title=title) + Markup("\n").join(parts) + "\n" + appendix + Markup("</main>\n")
