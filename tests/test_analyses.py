@@ -133,13 +133,16 @@ def test_contrasts_at_tuned_rates_differ_from_those_at_the_common_rate(project, 
     assert rows["over-bigram-table"]["tuned"] is None
 
 
-def test_a_recipe_without_an_analysis_file_gets_the_forest_plot(project, monkeypatch):
+def test_a_recipe_without_an_analysis_file_gets_the_forest_plot(project, catalog):
     (project / "analysis/rivals.py").rename(project / "analysis/kept")
     try:
         assert judge(project, "rivals")
         data = (project / "results/tiny/rivals/data.csv").read_text()
         assert data.splitlines()[0].startswith("panel,what,x,value,ci_low,ci_high")
-        assert (project / "results/tiny/rivals/figure.svg").stat().st_size > 5_000
+        drawn = [line.split(",")[1] for line in data.splitlines() if line.startswith("claim,")]
+        assert drawn == list(catalog.recipes["rivals"].claims)
+        panel = (project / "results/tiny/rivals/figure.svg").read_text()
+        assert panel.count("<use") > len(drawn)  # a marker for each claim and ticks
     finally:
         (project / "analysis/kept").rename(project / "analysis/rivals.py")
 

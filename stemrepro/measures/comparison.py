@@ -169,6 +169,8 @@ class Comparison(Measure):
         parsed = self.parse(metric)
         if (bucket := parsed.fields.get("bucket")) and self.is_empty(bucket):
             return f"no target at this scale fell into the bucket {bucket.name}"
+        if "task" in parsed.fields and (reason := items.absent(self.arms["dense"].items, parsed.fields["task"])):
+            return reason
         if precondition == ANSWERS:
             return items.untestable(self.arms["dense"].items, **parsed.fields)
         if precondition == MEMORY:

@@ -157,6 +157,11 @@ def contrast(high: ArmItems, low: ArmItems, score: str, task: str, seen: bool = 
     return difference(first, second, score == "accuracy")
 
 
+def absent(dense: ArmItems, task: str) -> str | None:
+    """Return a reason where a scale has no items of a task or group, or None; Unmeasured where dense diverged."""
+    return None if dense.whole().tasks(task) else "this scale has no items of it"
+
+
 def untestable(dense: ArmItems, score: str, task: str, seen: bool = False) -> str | None:
     """Return why a score can't be tested at this scale, or None; judged by the dense arm alone.
 
@@ -164,8 +169,8 @@ def untestable(dense: ArmItems, score: str, task: str, seen: bool = False) -> st
     their prompt; in a group, above the mean of each task's best of these. For margins, its prompts must not be shown to
     add less than 0.05 bits to right answers over wrong ones. Unmeasured where dense diverged.
     """
-    if not dense.whole().tasks(task):
-        return "this scale has no items of it"
+    if reason := absent(dense, task):
+        return reason
     sample = dense.sample(score, task, seen)
     if np.isnan(sample.by_seed).any():
         return "no item's fact was seen in training"

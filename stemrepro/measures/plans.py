@@ -37,10 +37,17 @@ def plan(folder: Path) -> dict:
     return settings
 
 
-def other_plan(first: Path, second: Path) -> bool:
-    """Return whether the scores of two arms at a variant are of two plans, but for their initialisation."""
+def other_plan(first: Path, second: Path, shaped: bool = False) -> bool:
+    """Return whether the scores of two arms at a variant are of two plans, but for their initialisation.
+
+    Args:
+        first: folder of the scores of an arm.
+        second: of the other arm.
+        shaped: whether one of them has another shape, and so another width.
+    """
     one, other = plan(first), plan(second)
-    return any(one[what] != other[what] for what in one.keys() & other.keys() - {START})
+    left_out = {START, TRAINED} if shaped else {START}
+    return any(one[what] != other[what] for what in one.keys() & other.keys() - left_out)
 
 
 def check_one_plan(inputs: Inputs) -> None:

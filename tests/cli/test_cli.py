@@ -321,7 +321,10 @@ def test_analyses_end_with_how_many_claims_they_measured_and_judging_with_how_th
     assert done.exit_code == 0, done.output
     claims = load(ROOT / "recipes").recipe("paper_audit").claims
     assert plain(done.stdout).startswith(f"evidence about {len(claims)} claims: ")
-    assert run("judge", "--scale", "tiny").exit_code == 0
+    said = plain(run("judge", "--scale", "tiny").stdout)
+    assert said.startswith(f"{len(claims)} claims; ")
+    assert said.endswith("in results/tiny/")
+    assert sum(map(int, re.findall(r"(\d+) [a-z]", said.partition("; ")[2]))) == len(claims)
     rows = json.loads((project / "results/tiny/paper_audit/verdicts.json").read_text())
     assert {row["claim"] for row in rows} == claims.keys()
 
