@@ -28,11 +28,16 @@ def compared_arms(catalog: Catalog) -> list[str]:
     return [arm for arm in catalog.arms if arm in arms]
 
 
-def metrics_of(arm: ArmLosses, reference: ArmLosses) -> dict[str, float]:
+def metrics_of(arm: ArmLosses, reference: ArmLosses, shaped: bool = False) -> dict[str, float]:
     """Return the metrics of an arm.
 
     An arm has no losses where one of its runs diverged. It has no gap where a run of the reference diverged, or where
     both arms follow different plans. The reference itself has no gap.
+
+    Args:
+        arm: the arm's losses.
+        reference: those of the arm that it is compared with.
+        shaped: whether the arm has another shape, and so another width.
 
     Returns:
         params: all parameters.
@@ -44,7 +49,7 @@ def metrics_of(arm: ArmLosses, reference: ArmLosses) -> dict[str, float]:
     metrics = {"params": costs["parameters"]["total"], "kflops": round(costs["forward_flops_per_token"] / 1000, 1)}
     try:
         metrics["prose"] = float(arm.whole().loss("prose").mean())
-        if arm.folder != reference.folder and not other_plan(arm.folder, reference.folder):
+        if arm.folder != reference.folder and not other_plan(arm.folder, reference.folder, shaped):
             first, second = paired(reference, arm)
             metrics["prose"] = float(second.loss("prose").mean())
             metrics["gap"] = float((first.loss("prose") - second.loss("prose")).mean())
@@ -66,7 +71,7 @@ def write_metrics(catalog: Catalog, scale: str, scores: Path, out: Path = METRIC
     if arms and REFERENCE not in arms:
         raise UserError(f"{folder / REFERENCE} is missing, which the other arms are compared with; score it first")
     reference = ArmLosses(folder / REFERENCE)
-    by_arm = {arm: metrics_of(ArmLosses(folder / arm), reference) for arm in arms}
+    by_arm = {arm: metrics_of(ArmLosses(folder / arm), reference, catalog.arms[arm].match == "shape") for arm in arms}
     for path in (out / scale).glob("*.json"):
         if path.stem not in by_arm:
             path.unlink()

@@ -45,13 +45,14 @@ def final_scores(catalog: Catalog, scores: Path, address: Address, params_hash: 
     return values
 
 
-def gap(scores: Path, address: Address) -> float | None:
+def gap(scores: Path, address: Address, shaped: bool = False) -> float | None:
     """Compute loss(dense) - loss(arm) on prose in nats per token, over the seeds that both have, as claims do.
 
-    It is None where one of the two has no losses, or where they are of different plans.
+    It is None where one of the two has no losses, or where they are of different plans. With `shaped` the arm has another
+    shape than dense.
     """
     arm, reference = losses_of(scores, address), losses_of(scores, Address(address.variant, REFERENCE))
-    if not arm or not reference or other_plan(arm.folder, reference.folder):
+    if not arm or not reference or other_plan(arm.folder, reference.folder, shaped):
         return None
     try:
         return losses.contrast(reference, arm, "prose").mean
@@ -59,13 +60,16 @@ def gap(scores: Path, address: Address) -> float | None:
         return None
 
 
-def arm_metrics(scores: Path, address: Address, values: dict[str, dict[int, float]]) -> dict[str, float]:
+def arm_metrics(
+    scores: Path, address: Address, values: dict[str, dict[int, float]], shaped: bool = False
+) -> dict[str, float]:
     """Return the numbers that arms are compared by: means over seeds, standard deviations, gap and costs.
 
     They are rounded to six decimals.
 
     Args:
         values: as `final_scores` has them; gap and costs are those of the losses among them.
+        shaped: whether the arm has another shape than dense.
     """
     metrics = {name: float(np.mean([*by_seed.values()])) for name, by_seed in values.items()}
     for name, by_seed in values.items():
@@ -76,7 +80,7 @@ def arm_metrics(scores: Path, address: Address, values: dict[str, dict[int, floa
         metrics |= {f"cost/{kind}_parameters": float(counts[kind]) for kind in ("active", "tables")}
         metrics |= {"cost/parameters": float(counts["total"])}
         metrics |= {"cost/flops_per_token": float(arm.summary["forward_flops_per_token"])}
-        metrics |= {GAP: lead} if (lead := gap(scores, address)) is not None else {}
+        metrics |= {GAP: lead} if (lead := gap(scores, address, shaped)) is not None else {}
     return {name: round(value, 6) for name, value in metrics.items()}
 
 

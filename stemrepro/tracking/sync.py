@@ -247,7 +247,8 @@ class Tracker:
             begun = min(map(started, below), default=None)
             ends = [end[1] for folder in below if (end := ended(folder))]
             end = ("FINISHED", max(ends, default=None)) if len(ends) == len(below) else None
-            finals = arm_metrics(self.scores, address, scores)
+            shaped = self.catalog.arms[address.arm].match == "shape"
+            finals = arm_metrics(self.scores, address, scores, shaped)
             parent = experiment.log(key, str(address), tags, params, (), finals, begun, end)
             for folder, run in below.items():
                 tags = about | {"seed": run.seed, "commit": made_at(folder), "mlflow.parentRunId": parent.info.run_id}

@@ -51,3 +51,10 @@ def test_an_arm_of_the_laptop(catalog):
     assert metrics["cost/parameters"] == about["parameters"]["total"]
     assert metrics["cost/tables_parameters"] == about["parameters"]["tables"]
     assert arm_metrics(scores, address, final_scores(catalog, scores, address, "other settings")) == {}
+
+
+def test_an_arm_of_another_shape_has_a_gap_too():
+    address, scores = Address(MAIN, "dense-equal-size"), ROOT / "scores" / "width"
+    assert gap(scores, address) is None  # its width is in the settings that arms share
+    means = [losses_of(scores, Address(MAIN, arm)).loss("prose").mean() for arm in ("dense", "dense-equal-size")]
+    assert gap(scores, address, shaped=True) == pytest.approx(means[0] - means[1], abs=1e-6)
