@@ -48,8 +48,8 @@ def final_scores(catalog: Catalog, scores: Path, address: Address, params_hash: 
 def gap(scores: Path, address: Address, shaped: bool = False) -> float | None:
     """Compute loss(dense) - loss(arm) on prose in nats per token, over the seeds that both have, as claims do.
 
-    It is None where one of the two has no losses, or where they are of different plans. With `shaped` the arm has another
-    shape than dense.
+    It is None where one of the two has no losses, or where they are of different plans. With `shaped` the arm has
+    another shape than dense.
     """
     arm, reference = losses_of(scores, address), losses_of(scores, Address(address.variant, REFERENCE))
     if not arm or not reference or other_plan(arm.folder, reference.folder, shaped):
