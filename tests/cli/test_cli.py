@@ -177,7 +177,7 @@ MARK = "STEMREPRO_TEST"
 ARMS = ["dense", "stem-full"]
 FORKSERVER, RUNS_THERE = "forkserver", "runs/tiny/*/*/seed*/config.yaml"
 TRIALS_THERE = "sweeps/tiny/two/runs/*/config.yaml"
-LONG = TINY | {"training": TINY["training"] | {"tokens": 32 * 4 * 160, "save_every": 20}, "workers": 2}
+LONG = TINY | {"training": TINY["training"] | {"tokens": 32 * 4 * 80, "save_every": 20}, "workers": 2}
 """A scale whose runs are long enough to be stopped."""
 TRAIN, SCORE = "train dense stem-full", "evaluate --part losses dense"
 SWEEP = "sweep recipes/sweeps/two.yaml"

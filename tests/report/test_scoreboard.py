@@ -425,6 +425,7 @@ def test_claims_are_sorted_and_go_back_home(page):
 
 
 def test_a_link_to_a_claim_opens_and_lands_below_the_bar(page):
+    page.set_viewport_size({"width": 1280, "height": 560})  # or the page ends before the claim is at its top
     page.fill("#words", "overnight")
     page.evaluate("location.hash = '#rivals-laptop-rivals-3'")
     page.wait_for_function("document.querySelector('#rivals-laptop details.claims').open")
