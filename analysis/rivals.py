@@ -20,7 +20,7 @@ from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars
 from stemrepro.verdicts.contrast import Contrast
 
 PAIRS = ("0", "1-3", "4-31", "32+")
-SPLIT = ("stem-full", "token-only", "ngram-table", "value-embeddings", "dense-wide")
+SPLIT = ("stem-full", "token-only", "ngram-table", "value-embeddings", "dense-equal-size")
 
 
 def collect(measure: Rivals) -> pd.DataFrame:
