@@ -6,7 +6,7 @@ estimate is named scale/recipe/name and a figure's data scale/recipe; a table in
     {{ effect("laptop/rivals/equal-flops") }}                            of a claim or an estimate: 0.22 (0.20 to 0.23)
     {{ effect("laptop/rivals/equal-flops", "seeds") | number(".0f") }}   another numeric field of a claim
     {{ verdict("laptop/rivals/equal-flops") }}                           its verdict
-    {{ data("laptop/rivals", panel="FLOPs", what="dense-wide") }}        the number in the one row with these values
+    {{ data("laptop/rivals", panel="FLOPs", what="dense-equal-flops") }}        the number in the one row with these values
     {{ data("docs/kills.csv", "lost", resumed_from=16, died_after=19) }} a column other than "value"
     {{ table("docs/kills.csv", "aimed | lost .0f", resumed_from=16) }}   all rows with these values, in these columns
     {{ cell("table-3-1b/dense/average") }}                               a number of the paper (recipes/paper.yaml)

@@ -31,11 +31,7 @@ def test_counts_and_backbone_at_the_laptop_scale(catalog, arm):
 
 @pytest.mark.parametrize(
     "arm",
-    [
-        name
-        for name, arm in ARMS.items()
-        if arm.match not in ("flops", "shape") and arm.ffn_factor == 1 and name != "dense-wide"
-    ],
+    [name for name, arm in ARMS.items() if arm.match not in ("flops", "shape") and arm.ffn_factor == 1],
 )
 def test_what_arms_have_in_common_starts_equal(catalog, arm):
     dense = dict(build(shaped(catalog.scales["smoke"].model, ARMS["dense"]), 3).named_parameters())
@@ -49,7 +45,7 @@ def test_what_arms_have_in_common_starts_equal(catalog, arm):
 def test_matched_arms_match(catalog, shape):
     form = catalog.scales[shape].model if shape in catalog.scales else catalog.shapes[shape]
     totals = {name: parameter_counts(shaped(form, arm))["total"] for name, arm in ARMS.items()}
-    for name, other in (("dense-wide", "stem-full"), ("hash-moe", "stem-third"), ("topk-moe", "stem-third")):
+    for name, other in (("dense-equal-size", "stem-full"), ("hash-moe", "stem-third"), ("topk-moe", "stem-third")):
         assert totals[name] == pytest.approx(totals[other], rel=0.06), name
     costs = {name: flops_per_token(shaped(form, arm), form.sequence) for name, arm in ARMS.items()}
     assert costs["dense-equal-flops"] == pytest.approx(costs["stem-full"], rel=0.005)

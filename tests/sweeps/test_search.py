@@ -334,11 +334,8 @@ def test_the_shipped_sweeps_are_valid(catalog):
 
 def test_the_laptops_start_and_best_rates_are_the_studys_winners(catalog):
     """The common start of all arms is dense's best."""
-    best = (
-        pd.read_csv(ROOT / "results/start/sweeps/start/best.csv")
-        .set_index("arm")
-        .drop(columns=["prose", "at_edge"], errors="ignore")
-    )
+    studies = (pd.read_csv(ROOT / f"results/start/sweeps/{study}/best.csv") for study in ("start", "equal_size"))
+    best = pd.concat(studies).set_index("arm").drop(columns=["prose", "at_edge"], errors="ignore")
     laptop = catalog.scales["laptop"]
     assert laptop.tuned.keys() == set(best.index)
     for arm, own in laptop.tuned.items():
