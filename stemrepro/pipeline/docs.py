@@ -6,7 +6,7 @@ estimate is named scale/recipe/name and a figure's data scale/recipe; a table in
     {{ effect("laptop/rivals/equal-flops") }}                            of a claim or an estimate: 0.22 (0.20 to 0.23)
     {{ effect("laptop/rivals/equal-flops", "seeds") | number(".0f") }}   another numeric field of a claim
     {{ verdict("laptop/rivals/equal-flops") }}                           its verdict
-    {{ data("laptop/rivals", panel="FLOPs", what="dense-equal-flops") }}        the number in the one row with these values
+    {{ data("laptop/rivals", panel="FLOPs", what="dense-equal-flops") }} the number in the one row with these values
     {{ data("docs/kills.csv", "lost", resumed_from=16, died_after=19) }} a column other than "value"
     {{ table("docs/kills.csv", "aimed | lost .0f", resumed_from=16) }}   all rows with these values, in these columns
     {{ cell("table-3-1b/dense/average") }}                               a number of the paper (recipes/paper.yaml)
@@ -17,6 +17,7 @@ estimate is named scale/recipe/name and a figure's data scale/recipe; a table in
     {{ tally("laptop") }}                                                verdicts by origin
     {{ primary("laptop") }}                                              primary claims
     {{ prices("paper-1b") }}                                             a scale's price, with what it assumes
+    {{ tables("third", "llama-3.2-1b") }}                                parameters and memory of shapes with STEM
     {{ recipes("laptop") }}                                              verdicts by recipe
 
 Filters that write take a format of Python's, ".2f" unless given. `number` writes a number without its interval,
@@ -41,7 +42,8 @@ from stemrepro.common.files import atomic_write, damaged
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.catalog import Catalog
 from stemrepro.measures.catalog import load
-from stemrepro.model.cost import parameter_counts
+from stemrepro.measures.costs import dense_and_stem
+from stemrepro.model.cost import parameter_counts, row_bytes
 from stemrepro.pipeline import price
 from stemrepro.pipeline.plan import make_params
 from stemrepro.report.estimates import PANEL as ESTIMATES
@@ -50,6 +52,8 @@ from stemrepro.report.scoreboard import every_row, labelled, primary_table
 from stemrepro.report.verdicts import read_verdicts, recipe_table, sizes, tally_table
 
 SOURCES = Path("docs/src")
+ADAMW_BYTES = 16
+"""Bytes of a trained parameter: weight and gradient in 16 bits, a float32 copy, AdamW's two float32 moments."""
 
 
 @dataclass(frozen=True)
@@ -208,6 +212,18 @@ class Numbers:
         if (machine := self._catalog.scale(scale).machine) is None:
             raise UserError(f"scale '{scale}' has no machine; give it one, whose price is known")
         return price.markdown(self._catalog, make_params(self._catalog, scale), machine)
+
+    def tables(self, placement: str, *shapes: str) -> str:
+        """List parameters and training memory of shapes with STEM; see ADAMW_BYTES."""
+        lines = ["| shape | dense | tables | tables in AdamW | rows of a token |", "|---|--:|--:|--:|--:|"]
+        for name in shapes:
+            dense, stem = dense_and_stem(_pick("shape", name, self._catalog.shapes, "recipes/shapes.yaml"), placement)
+            counts = parameter_counts(stem)["tables"]
+            lines.append(
+                f"| {name} | {parameter_counts(dense)['total'] / 1e9:.2f}B | {counts / 1e9:.2f}B | "
+                f"{counts * ADAMW_BYTES / 1e9:.0f} GB | {row_bytes(stem, 1) / 1e3:.0f} kB |"
+            )
+        return "\n".join(lines)
 
     def tally(self, scale: str) -> str:
         """Count verdicts by origin, over the claims of a scale's page."""

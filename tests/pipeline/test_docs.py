@@ -167,6 +167,11 @@ def written(template: str) -> str:
         ('cell("table-3-1b/dense/average")', "55.82"),
         ('scale("laptop", "tokens") | millions', "0.82"),
         ('scale("laptop", "tokens_per_parameter") | number(".1f")', "6.1"),
+        (  # by hand: five tables of 128,256 rows of 8,192 numbers
+            'tables("third", "llama-3.2-1b")',
+            "| shape | dense | tables | tables in AdamW | rows of a token |\n|---|--:|--:|--:|--:|\n"
+            "| llama-3.2-1b | 1.50B | 5.25B | 84 GB | 82 kB |",
+        ),
         (
             'table("docs/kills.csv", "aimed | steps_lost .1f")',
             "| aimed | steps lost |\n| --- | --: |\n| while saving | 3.0 |\n| at random | 9.0 |",
