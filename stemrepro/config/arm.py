@@ -127,7 +127,8 @@ def run_settings(address: Address, arm: Arm, variant: Variant, scale: Scale) -> 
     stds: dict[str, float] = {key: settings.pop(key) for key in ("embedding_std", "head_std") if key in settings}
     model = changed.model.model_copy(update=stds)
     config = shaped(model, arm)
-    wider_by = config.width / scale.rate_width if scale.rate_width else 1.0
+    # A study finds an arm's own rate at the width that the arm has at the scale.
+    wider_by = (variant.width if best else config.width / scale.rate_width) if scale.rate_width else 1.0
     learning_rate = variant.learning_rate * best.learning_rate if best else changed.learning_rate
     settings = changed.training.model_dump() | settings
     settings["embedding_rate_factor"] *= wider_by

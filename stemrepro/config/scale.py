@@ -119,7 +119,7 @@ class Scale(OfSomeScales):
         "embeddings, whose rate stays; at every width the same when left out",
     )
     tuned: dict[Name, TunedSettings] = Field(
-        default_factory=dict, description="winners of results/start/sweeps/start, by family of arms"
+        default_factory=dict, description="winners of results/start/sweeps, by family of arms"
     )
     step_times: dict[Name, Factor] = Field(
         default_factory=dict,

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 from stemrepro.cli import estimate
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
-from stemrepro.config.scale import Extension, Scale, Variant
+from stemrepro.config.scale import Extension, Scale, TunedSettings, Variant
 from stemrepro.model.cost import parameter_counts
 from stemrepro.model.transformer import Decoder
 from stemrepro.pipeline import plan
@@ -134,6 +134,21 @@ def test_matrices_of_a_wider_model_learn_more_slowly_and_its_embeddings_do_not(c
     assert rates() == (0.01, 0.01, 0.01)
     assert rates(width=4, heads=4) == (0.0025, 0.01, 0.0025)
     assert rates(width=4, heads=4, table_rate=4) == (0.0025, 0.01, 0.01)
+
+
+def test_a_matched_shape_has_the_rate_of_its_width_and_its_own_as_its_study_found_it(catalog, tiny):
+    arm, own = catalog.arms["dense-equal-size"], TunedSettings(learning_rate=0.02, embedding_rate_factor=3.0)
+    scale = tiny.model_copy(update={"rate_width": 16, "tuned": {"dense-equal-size": own}})
+
+    def at(**variant):
+        config, training = run_settings(Address(MAIN, "dense-equal-size"), arm, Variant(**variant), scale)
+        return config.width, training.learning_rate, training.embedding_rate_factor
+
+    width, rate, embedding = at()
+    assert width > 16
+    assert (rate, embedding) == pytest.approx((0.01 * 16 / width, width / 16))
+    assert at(tuned=True) == (width, 0.02, 3.0)
+    assert at(tuned=True, width=2, heads=2)[1:] == (0.01, 6.0)
 
 
 def test_rate_and_clip_are_factors(tiny):
