@@ -281,15 +281,18 @@ class Page:
     @property
     def words(self) -> dict:
         """What both forms of the page say: of sizes, agreement, sources, and how the paper's claims came out."""
-        named = {(row["recipe"], row["claim"]) for row in self.rows if row["untested"] != NOT_ATTEMPTED}
-        claims = [
-            (name, key, claim) for name, recipe in self.catalog.recipes.items() for key, claim in recipe.claims.items()
+        tested = {(row["recipe"], row["claim"]) for row in self.rows if row["untested"] != NOT_ATTEMPTED}
+        absent = [
+            recipe.paper_item
+            for name, recipe in self.catalog.recipes.items()
+            for key, claim in recipe.claims.items()
+            if claim.origin == "paper" and (name, key) not in tested
         ]
-        absent = [name for name, key, claim in claims if claim.origin == "paper" and (name, key) not in named]
         return {
             "parameters": f"{self.parameters / 1e6:.2g}M",
             "counts": {origin: counted(members) for origin, members in by_origin(self.rows).items()},
             "absent": len(absent),
+            "absent_items": " and ".join(dict.fromkeys(absent)),
             "agreement": agreement_words(self.rows, self.ladder),
             "sizes": sizes(self.rows),
             "whose": whose(self.catalog.paper),
