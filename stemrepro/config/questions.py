@@ -61,10 +61,3 @@ def read_questions(catalog: Catalog, folder: Path = RECIPES) -> dict[str, Questi
 def _known(recipe: str, catalog: Catalog, where: str) -> None:
     if recipe not in catalog.recipes:
         raise UserError(f"{where}: {unknown('recipe', recipe, catalog.recipes, 'recipes/')}")
-
-
-def unasked(questions: dict[str, Question], catalog: Catalog) -> list[str]:
-    """Return the claims of the catalog, as recipe/claim, that no question names."""
-    asked = {name for question in questions.values() for name in question.claims()}
-    every = [f"{name}/{claim}" for name, recipe in catalog.recipes.items() for claim in recipe.claims]
-    return [name for name in every if name not in asked]

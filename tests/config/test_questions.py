@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from stemrepro.common.errors import UserError
-from stemrepro.config.questions import FILE, read_questions, unasked
+from stemrepro.config.questions import FILE, read_questions
 from tests.conftest import ROOT
 
 QUESTIONS = yaml.safe_load((ROOT / "recipes" / FILE).read_text())
@@ -19,14 +19,6 @@ def test_every_claim_of_the_catalog_has_one_question(catalog):
     every = {f"{name}/{key}" for name, recipe in catalog.recipes.items() for key in recipe.claims}
     assert set(named) == every
     assert set(named.values()) == {1}
-    questions = read_questions(catalog, ROOT / "recipes")
-    assert unasked(questions, catalog) == []
-    first = {key: question for key, question in questions.items() if key != "stability"}
-    assert unasked(first, catalog) == [
-        f"training_stability/{name}"
-        for name in catalog.recipes["training_stability"].claims
-        if name.startswith("stem-") and name != "stem-leads-late"
-    ]
 
 
 def test_the_paper_decides_where_it_says_something(catalog):
