@@ -12,7 +12,7 @@ from stemrepro.config.paper import Paper
 from stemrepro.measures.comparison import Comparison
 from stemrepro.report.forest import cost_rows, draw_forest, draw_robustness, mark_settings, name_rows, robustness_rows
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import SMALL, sheet
+from stemrepro.report.style import BETTER, GAIN, SMALL, sheet
 
 AVERAGE = "accuracy:held_out"
 PAPER = {"gate-replaced": "table-3-ablations/gate-replaced", "stem-dagger": "table-3-ablations/stem-dagger"}
@@ -64,11 +64,11 @@ def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
     gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
     order = list(gains["what"])
     titles = {"a": "Gain in prose loss", "b": "Gain in accuracy", "c": "x dense's"}
-    figure, grid = sheet("abc", 5.2, titles, sharey=True, width_ratios=(1.25, 1, 0.5))
+    figure, grid = sheet("abc", 5.5, titles, sharey=True, width_ratios=(1.25, 1, 0.5))
     loss, accuracy, costs = grid.values()
-    draw_forest(loss, gains, order, "dense - arm (nats/token)", shift=-0.12)
+    draw_forest(loss, gains, order, GAIN, shift=-0.12)
     draw_robustness(loss, data, order, shift=0.2)
-    draw_forest(accuracy, data[data["panel"] == "accuracy"], order, "arm - dense (points)")
+    draw_forest(accuracy, data[data["panel"] == "accuracy"], order, f"accuracy above\ndense's (points), {BETTER}")
     paper = data[data["panel"] == "paper"]
     accuracy.plot(
         paper["value"], [order.index(arm) for arm in paper["what"]], "d", mfc="white", mec="black", ms=6, ls="none",

@@ -12,7 +12,7 @@ from stemrepro.config.buckets import BUCKETS, bucket_name
 from stemrepro.config.paper import Paper
 from stemrepro.measures.geometry import Angles, ArmGeometry, gain_correlation, random_p95, token_gains
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, SMALL, error_bars, look, sheet
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, GAIN, SMALL, error_bars, look, sheet
 from stemrepro.verdicts.contrast import Contrast
 
 FREQUENCIES = tuple(bucket_name(BUCKETS["frequency"], number) for number in range(len(BUCKETS["frequency"])))
@@ -183,7 +183,7 @@ def draw_tokens(axes: Axes, data: pd.DataFrame) -> None:
         axes.text(0.98, 0.98, words, transform=axes.transAxes, ha="right", va="top", fontsize=SMALL)
         axes.set_ylim(top=1.35 * axes.get_ylim()[1])
     axes.axhline(0, color="black", lw=0.6)
-    axes.set(xlabel="mean |cos| of the token's row to all others", ylabel="dense - STEM full (nats/token)")
+    axes.set(xlabel="mean |cos| of the token's row to all others", ylabel=GAIN)
     axes.legend(title="training count", markerscale=2, handletextpad=0.1, loc="upper left")
 
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from stemrepro.config.recipe import Recipe
 from stemrepro.measures.base import LEAD
 from stemrepro.measures.comparison import Comparison
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, SMALL, SMALLEST, one_legend, sheet
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, BETTER, SMALL, SMALLEST, one_legend, sheet
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
 
 PAPER_ARMS = ("dense", "stem-third", "stem-half", "stem-full")
@@ -150,7 +150,7 @@ def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
         arm: paper.value(f"table-3-350m/{arm}/average") - paper.value("table-3-350m/dense/average")
         for arm in ("stem-third", "stem-half", "stem-full")
     }
-    draw_differences(grid["b"], data, "accuracy", "arm - dense (points)", averages)
+    draw_differences(grid["b"], data, "accuracy", f"accuracy above\ndense's (points), {BETTER}", averages)
     draw_differences(grid["c"], data, "margin", "arm - dense (bits)", {})
     one_legend(figure, [grid["a"]], columns=3)
     return figure

@@ -10,13 +10,13 @@ from matplotlib.figure import Figure
 from stemrepro.config.buckets import bucket_name, position_edges
 from stemrepro.measures.reasoning import Reasoning
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, SMALLEST, error_bars, one_legend, sheet
+from stemrepro.report.style import ARM_COLOUR, ARM_MARKER, BETTER, SMALLEST, error_bars, one_legend, sheet
 from stemrepro.verdicts.contrast import Contrast
 
 PAIRS = {
-    ("dense", "stem-full"): ("dense - STEM full", ARM_COLOUR["stem-full"], "o"),
-    ("dense", "stem-third"): ("dense - STEM 1/3", ARM_COLOUR["stem-third"], "s"),
-    ("token-only", "stem-full"): ("token-only - STEM full (contextual part)", ARM_COLOUR["token-only"], "^"),
+    ("dense", "stem-full"): ("dense - STEM full", "stem-full"),
+    ("dense", "stem-third"): ("dense - STEM 1/3", "stem-third"),
+    ("token-only", "stem-full"): ("token-only - STEM full (contextual part)", "token-only"),
 }
 TASKS = {
     "bbh": ("table-5", "bbh", "score:bbh"),
@@ -56,7 +56,7 @@ def collect(measure: Reasoning) -> pd.DataFrame:
             )
             rows += [
                 mean_row(f"lead, {by}", label, at, measure.difference(*pair, by, where))
-                for pair, (label, _, _) in PAIRS.items()
+                for pair, (label, _) in PAIRS.items()
             ]
     numbers = measure.inputs.catalog.paper
     for name, (table, column, metric) in TASKS.items():
@@ -74,11 +74,11 @@ def draw_lead(axes: Axes, data: pd.DataFrame, by: str) -> None:
     """Draw differences of losses by bucket, and below the axis the share of targets in each."""
     shares = data[data["panel"] == f"share, {by}"]
     edges = tuple(int(x) for x in shares["x"])
-    for shift, (label, colour, marker) in zip((-0.12, 0, 0.12), PAIRS.values(), strict=True):
+    for shift, (label, arm) in zip((-0.12, 0, 0.12), PAIRS.values(), strict=True):
         leads = data[(data["panel"] == f"lead, {by}") & (data["what"] == label)]
         axes.errorbar(
-            np.arange(len(leads)) + shift, leads["value"], yerr=error_bars(leads), color=colour, fmt=f"{marker}-",
-            label=label,
+            np.arange(len(leads)) + shift, leads["value"], yerr=error_bars(leads), color=ARM_COLOUR[arm],
+            fmt=f"{ARM_MARKER[arm]}-", label=label,
         )  # fmt: skip
     names = [bucket_name(edges, number) for number in range(len(edges))]
     if by == "distance":
@@ -89,7 +89,8 @@ def draw_lead(axes: Axes, data: pd.DataFrame, by: str) -> None:
         fontsize=SMALLEST,
     )
     axes.axhline(0, color="black", lw=0.6)
-    axes.set(xlabel=f"{WORDS[by]}\n(below: share of the targets)", ylabel="difference (nats/token)")
+    axes.set_xlabel(f"{WORDS[by]}\n(below: share of the targets)")
+    axes.set_ylabel(f"difference of losses\n(nats/token), {BETTER}")
 
 
 def draw_tasks(axes: Axes, data: pd.DataFrame, measure: Reasoning) -> None:

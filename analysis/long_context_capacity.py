@@ -14,6 +14,8 @@ from stemrepro.report.results import mean_row
 from stemrepro.report.style import (
     ARM_COLOUR,
     ARM_LABEL,
+    ARM_MARKER,
+    BETTER,
     DASHES,
     SMALL,
     SMALLEST,
@@ -29,9 +31,9 @@ PAPER_SHAPE = "mobilellm-350m"
 MOES = {"MoE, top-2 of 8": (8, 2), "MoE, top-1 of 16": (16, 1), "MoE, top-8 of 256": (256, 8)}
 POLICIES = {"static-best": (0, (1, 1)), "LFU": "-", "LRU": (0, (4, 2))}
 PAIRS = {
-    ("dense", "stem-full"): ("dense - STEM full", ARM_COLOUR["stem-full"], "o"),
-    ("dense", "stem-third"): ("dense - STEM 1/3", ARM_COLOUR["stem-third"], "s"),
-    ("token-only", "stem-full"): ("token-only - STEM full (contextual part)", ARM_COLOUR["token-only"], "^"),
+    ("dense", "stem-full"): ("dense - STEM full", "stem-full"),
+    ("dense", "stem-third"): ("dense - STEM 1/3", "stem-third"),
+    ("token-only", "stem-full"): ("token-only - STEM full (contextual part)", "token-only"),
 }
 
 
@@ -79,7 +81,7 @@ def loss_rows(arms: dict[str, ArmContext]) -> list[dict]:
     """Return differences of arms by position, and how they grow on the same targets after more context."""
     rows = []
     source = arms["dense"].arrays["source"]
-    for (high, low), (label, _, _) in PAIRS.items():
+    for (high, low), (label, _) in PAIRS.items():
         for at in position_edges(2 * half(arms[high])):
             parts = [part(arms[name], "position", at, max(1, 2 * at)) for name in (high, low)]
             rows.append(mean_row("by position", label, at, mean_difference(*parts, None, None, source)))
@@ -180,25 +182,27 @@ def draw_cache(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw_position(axes: Axes, data: pd.DataFrame) -> None:
     """Draw paired differences by position in the block."""
-    for shift, (label, colour, marker) in zip((0.1, 0, -0.1), PAIRS.values(), strict=True):
+    for shift, (label, arm) in zip((0.1, 0, -0.1), PAIRS.values(), strict=True):
         differences = data[(data["panel"] == "by position") & (data["what"] == label)]
         axes.errorbar(
-            np.arange(len(differences)) + shift, differences["value"], yerr=error_bars(differences), color=colour,
-            marker=marker, label=label,
+            np.arange(len(differences)) + shift, differences["value"], yerr=error_bars(differences),
+            color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], label=label,
         )  # fmt: skip
     names = [str(int(x)) if x < 2 else f"{int(x)}-{2 * int(x) - 1}" for x in differences["x"]]
     axes.set_xticks(range(len(differences)), names, fontsize=SMALLEST)
     axes.axhline(0, color="black", lw=0.6)
-    axes.set(xlabel="position in the sequence", ylabel="difference of losses (nats/token)", ylim=(-0.2, None))
+    axes.set(xlabel="position in the sequence", ylim=(-0.2, None))
+    axes.set_ylabel(f"difference of losses\n(nats/token), {BETTER}")
     axes.legend(loc="lower right")
 
 
 def draw_growth(axes: Axes, data: pd.DataFrame) -> None:
     """Draw how much a difference grows on the same targets when the first half of the block stands before them."""
-    for shift, (label, colour, marker) in zip((0.08, 0, -0.08), PAIRS.values(), strict=True):
+    for shift, (label, arm) in zip((0.08, 0, -0.08), PAIRS.values(), strict=True):
         growth = data[data["panel"].isin(["growth, shuffled", "growth, intact"]) & (data["what"] == label)]
         axes.errorbar(
-            np.arange(1, 3) + shift, growth["value"], yerr=error_bars(growth), color=colour, fmt=marker, label=label,
+            np.arange(1, 3) + shift, growth["value"], yerr=error_bars(growth), color=ARM_COLOUR[arm],
+            fmt=ARM_MARKER[arm], label=label,
         )  # fmt: skip
     length = int(growth["x"].iloc[0])
     axes.plot(0, 0, "o", color="black", ms=4)
@@ -206,7 +210,8 @@ def draw_growth(axes: Axes, data: pd.DataFrame) -> None:
         range(3), ["nothing\n(reference)", f"{length} tokens,\nshuffled", f"{length} tokens\nin order"], fontsize=SMALL
     )
     axes.axhline(0, color="black", lw=0.6)
-    axes.set(xlabel="what stands before the scored half", ylabel="growth (nats/token)", xlim=(-0.4, 2.4))
+    axes.set(xlabel="what stands before the scored half", xlim=(-0.4, 2.4))
+    axes.set_ylabel(f"growth of the lead\n(nats/token), {BETTER}")
     axes.set_ylim(top=1.4 * axes.get_ylim()[1])
     axes.legend(loc="upper left")
 

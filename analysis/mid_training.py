@@ -11,7 +11,7 @@ from stemrepro.config.address import MAIN
 from stemrepro.measures.losses import contrast
 from stemrepro.measures.mid_training import ANEW, FURTHER, KEPT, TEXTS, MidTraining
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_LABEL, error_bars, look, one_legend, sheet
+from stemrepro.report.style import ARM_LABEL, GAIN, error_bars, look, one_legend, sheet
 from stemrepro.verdicts.contrast import Contrast
 
 BEFORE = "prose, before"
@@ -70,7 +70,7 @@ def draw_leads(axes: Axes, data: pd.DataFrame) -> None:
     axes.axhline(0, color="black", lw=0.6)
     axes.axvline(0.5, color="#999999", lw=0.6, ls=":")
     axes.set_xticks(range(len(places)), ["prose\nbefore", *(f"{text}\nafter" for text in TEXTS)])
-    axes.set_ylabel("lead over dense (nats/token)")
+    axes.set_ylabel(GAIN)
 
 
 def draw_training(axes: Axes, data: pd.DataFrame) -> None:

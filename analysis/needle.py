@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 from stemrepro.config.address import MAIN
 from stemrepro.measures.needle import ANEW, KEPT, Needle
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_LABEL, SMALL, error_bars, look, sheet
+from stemrepro.report.style import ARM_LABEL, BETTER, SMALL, error_bars, look, sheet
 from stemrepro.verdicts.contrast import Contrast
 
 MAPS = ("dense", "stem-third", "stem-full")
-STAGES = {MAIN: "before", KEPT: "behind"}
+STAGES = {MAIN: "before", KEPT: "after"}
 WINDOWS = 12
 """Parts of the extension's steps, over each of which training losses are averaged."""
 DASHES = {KEPT: "-", ANEW: (0, (3, 2))}
@@ -92,7 +92,7 @@ def draw_lead(axes: Axes, data: pd.DataFrame, measure: Needle) -> None:
     axes.axhline(0, color="black", lw=0.6)
     lengths = sorted({int(x) for x in leads["x"]})
     axes.set_xticks(np.log2(lengths), lengths)
-    axes.set(xlabel="tokens that are read", ylabel="lead over dense (points)")
+    axes.set(xlabel="tokens that are read", ylabel=f"lead over dense (points), {BETTER}")
     axes.legend(loc="lower left")
 
 
@@ -113,7 +113,7 @@ def draw_recovery(axes: Axes, data: pd.DataFrame, measure: Needle) -> None:
 def draw(data: pd.DataFrame, measure: Needle) -> Figure:
     """Draw heat maps of three arms before and after the extension; leads and losses below."""
     maps = dict(zip("abcdef", product(STAGES.items(), MAPS), strict=True))
-    titles = {letter: f"{ARM_LABEL[arm]}, {words}" for letter, ((_, words), arm) in maps.items()}
+    titles = {letter: f"{ARM_LABEL[arm]}, {words} (%)" for letter, ((_, words), arm) in maps.items()}
     titles |= {"g": "Lead over dense, after the extension", "h": "Loss during the extension"}
     figure, grid = sheet("aabbcc;ddeeff;ggghhh", 8.2, titles)
     for letter, ((variant, _), arm) in maps.items():

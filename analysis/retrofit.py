@@ -11,7 +11,7 @@ from stemrepro.config.address import MAIN
 from stemrepro.measures.losses import contrast
 from stemrepro.measures.retrofit import INTERPOLATED, MEAN, ROWS, SCRATCH, Retrofit
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_LABEL, error_bars, look, one_legend, sheet
+from stemrepro.report.style import ARM_LABEL, GAIN, error_bars, look, one_legend, sheet
 from stemrepro.verdicts.contrast import Contrast
 
 PLACES = {
@@ -68,7 +68,7 @@ def draw_leads(axes: Axes, data: pd.DataFrame) -> None:
         )
     axes.axhline(0, color="black", lw=0.6)
     axes.set_xticks(range(len(places)), PLACES.values())
-    axes.set_ylabel("lead over dense (nats/token)")
+    axes.set_ylabel(GAIN)
     axes.legend(loc="best")
 
 

@@ -16,7 +16,7 @@ from stemrepro.report.forest import (
     robustness_rows,
 )
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, sheet
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, GAIN, error_bars, sheet
 from stemrepro.verdicts.contrast import Contrast
 
 PAIRS = ("0", "1-3", "4-31", "32+")
@@ -59,7 +59,7 @@ def draw_costs(axes: Axes, data: pd.DataFrame) -> None:
     axes.set_xscale("log", base=2)
     ticks = [0.75, 1, 1.5, 2, 3]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set(xlabel="FLOPs / dense's (area: parameters)", ylabel="dense - arm (nats/token)")
+    axes.set(xlabel="FLOPs / dense's (area: parameters)", ylabel=GAIN)
 
 
 def draw_pairs(axes: Axes, data: pd.DataFrame) -> None:
@@ -67,7 +67,7 @@ def draw_pairs(axes: Axes, data: pd.DataFrame) -> None:
     gains = data[data["panel"] == "by pair"]
     draw_buckets(axes, gains, SPLIT, PAIRS)
     axes.set_xticks(range(len(PAIRS)), ["never", *PAIRS[1:]])
-    axes.set(xlabel="training count of the pair", ylabel="dense - arm (nats/token)")
+    axes.set(xlabel="training count of the pair", ylabel=GAIN)
     axes.set_ylim(top=1.55 * np.nanmax(gains["value"]))
     axes.legend(loc="upper left")
 
@@ -76,9 +76,9 @@ def draw(data: pd.DataFrame, measure: Rivals) -> Figure:
     """Draw gains over dense, their costs, and where they lie."""
     gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
     order = list(gains["what"])
-    titles = {"a": "Gain in prose loss", "b": "And what it costs", "c": "By count of the token pair"}
+    titles = {"a": "Gain in prose loss", "b": "What it costs (marks as in a)", "c": "By count of the token pair"}
     figure, grid = sheet("ab;ac", 6.6, titles)
-    draw_forest(grid["a"], gains, order, "dense - arm (nats/token)", shift=-0.12)
+    draw_forest(grid["a"], gains, order, GAIN, shift=-0.12)
     draw_robustness(grid["a"], data, order, shift=0.2)
     mark_settings(grid["a"], data)
     grid["a"].legend(loc="lower right", ncols=2)

@@ -12,15 +12,15 @@ from stemrepro.measures.sizes import LINES, Sizes
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import parameter_counts
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALLEST, error_bars, look, sheet
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, BETTER, PLAIN, SMALLEST, error_bars, look, sheet
 
 STEM = ("stem-third", "stem-full")
 COMPARED = ("input-add", "stem-full", "dense-equal-size")
 """Arms that are compared with dense, at the widths that have them."""
 PAPERS = {"350M": "mobilellm-350m", "1B": "llama-3.2-1b"}
 """Shapes of the paper's models, to whose width and vocabulary the law is drawn on."""
-TITLES = {"fixed": "The vocabulary stays", "grown": "The vocabulary grows with the width"}
-LEAD = "lead over dense (% of its bits a byte)"
+TITLES = {"fixed": "The vocabulary stays", "grown": "The vocabulary grows"}
+LEAD = f"loss below dense's\n(% of bits per byte), {BETTER}"
 
 
 def collect(measure: Sizes) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from stemrepro.report.forest import (
     robustness_rows,
 )
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_LABEL, SMALLEST, error_bars, look, sheet
+from stemrepro.report.style import ARM_LABEL, BETTER, GAIN, SMALLEST, error_bars, look, sheet
 from stemrepro.verdicts.contrast import Contrast
 
 FREQUENCIES = ("1-31", "32-255", "256-2047", "2048+")
@@ -53,7 +53,7 @@ def draw_frequencies(axes: Axes, data: pd.DataFrame) -> None:
     """Draw gain over dense by training count of the input token."""
     gains = data[data["panel"] == "by frequency"]
     draw_buckets(axes, gains, SPLIT, FREQUENCIES)
-    axes.set(xlabel="training count of the input token", ylabel="dense - arm (nats/token)")
+    axes.set(xlabel="training count of the input token", ylabel=GAIN)
     axes.legend(loc="upper right")
 
 
@@ -72,7 +72,7 @@ def draw_vocabularies(axes: Axes, data: pd.DataFrame) -> None:
     axes.set_xticks(at, [f"{vocab:,.0f}" for vocab in at])
     axes.set_xlim(at.min() / 1.3, at.max() * 2.6)
     axes.set_ylim(bottom=0)
-    axes.set(xlabel="tokens in the vocabulary", ylabel="dense - STEM full (bits/byte)")
+    axes.set(xlabel="tokens in the vocabulary", ylabel=f"STEM full's loss below\ndense's (bits/byte), {BETTER}")
 
 
 def draw(data: pd.DataFrame, measure: Tables) -> Figure:
@@ -83,7 +83,7 @@ def draw(data: pd.DataFrame, measure: Tables) -> Figure:
     tokens = base.at(measure.inputs.scale).training.tokens / 1e6
     titles = {"a": f"Gain after {tokens:.2g}M tokens", "b": "By count of the token", "c": "By vocabulary"}
     figure, grid = sheet("ab;ac", 5.8, titles)
-    draw_forest(grid["a"], gains, order, "dense - arm, prose (nats/token)")
+    draw_forest(grid["a"], gains, order, GAIN)
     draw_robustness(grid["a"], data, order, shift=0.25)
     mark_settings(grid["a"], data)
     grid["a"].legend(loc="lower right")

@@ -17,7 +17,18 @@ from stemrepro.measures.losses import Bucket
 from stemrepro.measures.scaling import SPANS, Scaling
 from stemrepro.report.ladder import PAIR
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALLEST, error_bars, sheet
+from stemrepro.report.style import (
+    ARM_COLOUR,
+    ARM_LABEL,
+    ARM_MARKER,
+    BETTER,
+    GAIN,
+    LESS,
+    PLAIN,
+    SMALLEST,
+    error_bars,
+    sheet,
+)
 from stemrepro.verdicts.contrast import Unmeasured
 
 STEM = ("stem-third", "stem-full")
@@ -326,8 +337,8 @@ def front(data: pd.DataFrame, measure: Scaling) -> Figure:
             fontsize=SMALLEST, color=ARM_COLOUR[arm],
         )  # fmt: skip
     draw_parts(parts, data)
-    along(relative, data, "of dense's bits a byte (%)")
-    along(parts, data, "prose loss (nats/token)")
+    along(relative, data, f"loss below dense's (%), {BETTER}")
+    along(parts, data, "difference of losses (nats/token)")
     for axes in (relative, parts):
         roomy(axes)
     return figure
@@ -369,9 +380,9 @@ def draw(data: pd.DataFrame, measure: Scaling) -> Figure:
     for axes in (law, pairs):
         axes.axhline(0, color="black", lw=0.6)
     labels = {
-        gaps: "dense - arm (nats/token)", relative: "1 - arm / dense (%)", parts: "prose loss (nats/token)",
-        law: "loss - dense's fitted law\n(nats/token)", tokens: "times the arm's tokens",
-        pairs: "dense - STEM full (nats/token)",
+        gaps: GAIN, relative: f"loss below dense's (%),\n{BETTER}", parts: "difference of losses (nats/token)",
+        law: f"{LESS}, loss above dense's\nfitted law (nats/token)", tokens: "times the arm's tokens",
+        pairs: GAIN,
     }  # fmt: skip
     for axes, label in labels.items():
         along(axes, data, label)

@@ -12,7 +12,7 @@ from matplotlib.ticker import FixedLocator
 from stemrepro.config.paper import Paper
 from stemrepro.measures.roi import TrainingRoi, flop_factor
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, PLAIN, SMALL, error_bars, sheet
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, BETTER, GAIN, PLAIN, SMALL, error_bars, sheet
 from stemrepro.verdicts.contrast import Contrast
 
 MULTIPLE_CHOICE_CHANCE = {
@@ -87,7 +87,7 @@ def draw_factors(axes: Axes, data: pd.DataFrame, panel: str) -> None:
     axes.bar(0, 0, color=PLAIN, label="higher accuracy")
     axes.axhline(0, color="black", lw=0.6)
     name_bars(axes, arms)
-    axes.set_ylabel("ROI over dense")
+    axes.set_ylabel("ROI over dense (log axis)")
     axes.yaxis.set_major_locator(FixedLocator(np.log(np.arange(0.5, 3, 0.1))))  # piles add up in logarithms alone
     axes.yaxis.set_major_formatter(lambda value, _: f"{np.exp(value):.1f}")
     axes.margins(y=0.3)
@@ -114,8 +114,8 @@ def draw(data: pd.DataFrame, measure: TrainingRoi) -> Figure:
     paper, ours, flops, equal = grid.values()
     draw_factors(paper, data, "paper")
     draw_factors(ours, data, "ours")
-    draw_gains(flops, data, "FLOPs to dense's loss", "FLOPs saved")
-    flops.yaxis.set_major_locator(FixedLocator(-np.log(1 - np.arange(0, 1, 0.1))))
-    flops.yaxis.set_major_formatter(lambda value, _: f"{100 * (1 - np.exp(-value)):.0f}%")
-    draw_gains(equal, data, "loss at equal FLOPs", "dense - arm (nats/token)")
+    saved = data.copy()  # in percent: bars on a log axis would have lengths that mislead
+    saved[["value", "ci_low", "ci_high"]] = -100 * np.expm1(-data[["value", "ci_low", "ci_high"]].astype(float))
+    draw_gains(flops, saved, "FLOPs to dense's loss", f"FLOPs saved (%), {BETTER}")
+    draw_gains(equal, data, "loss at equal FLOPs", GAIN)
     return figure

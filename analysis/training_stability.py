@@ -20,7 +20,7 @@ from stemrepro.measures.stability import (
 )
 from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALLEST, error_bars, look, sheet
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, LESS, PLAIN, SMALLEST, error_bars, look, sheet
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.robustness import VARIANTS
 
@@ -204,5 +204,5 @@ def draw(data: pd.DataFrame, measure: Stability) -> Figure:
     draw_ends(grid["c"], data)
     draw_blow_ups(grid["c"], data)
     draw_limits(grid["d"], data)
-    draw_both(grid["e"], data, "sensitivity", "mean over rates - best (nats/token)")
+    draw_both(grid["e"], data, "sensitivity", f"{LESS}, mean over rates\nless best (nats/token)")
     return figure

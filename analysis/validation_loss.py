@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from stemrepro.config.paper import Paper
 from stemrepro.measures.comparison import Comparison
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, SMALL, error_bars, look, one_legend, sheet
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, GAIN, SMALL, error_bars, look, one_legend, sheet
 from stemrepro.verdicts.contrast import Contrast
 
 STEM_ARMS = ("stem-third", "stem-half", "stem-full")
@@ -72,7 +72,7 @@ def draw_gaps(axes: Axes, data: pd.DataFrame, paper: Paper) -> None:
             axes.plot(place, value, marker="d", mfc="white", mec="black", ms=6, ls="none", label=label, zorder=5)
     axes.set_xticks(range(len(final)), [textwrap.fill(ARM_LABEL[arm], 9) for arm in final["arm"]], fontsize=SMALL)
     axes.axhline(0, color="black", lw=0.6)
-    axes.set_ylabel("dense - arm (nats/token)")
+    axes.set_ylabel(GAIN)
     axes.set_ylim(top=1.25 * np.nanmax(final[["value", "ci_high"]].to_numpy()))
     axes.legend(loc="upper left")
 

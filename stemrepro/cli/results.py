@@ -57,7 +57,7 @@ def report(scale: Scale = "laptop") -> None:
 
     judge(scale)
     out = write_scoreboard(scale, RESULTS)
-    print(f"every claim: {out}/index.html, and as a table in {out}/README.md")
+    print(f"questions and every claim: {out}/index.html, and as tables in {out}/README.md")
 
 
 @app.command()

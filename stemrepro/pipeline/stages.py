@@ -295,7 +295,7 @@ def report_stage(matrix: dict, scoreboard: str, recipes: dict[str, Iterable[str]
     return _stage(
         matrix, f"stemrepro report --scale {SCALE}", "all claims judged together, and the page with them",
         [HOME, *([ANALYSES.as_posix()] if ANALYSES.exists() else []), "recipes", *results],
-        _kept(*verdicts, *(f"{scoreboard}/{name}" for name in ("README.md", "index.html", "claims.csv"))),
+        _kept(*verdicts, *(f"{scoreboard}/{name}" for name in ("README.md", "index.html", "claims.csv", "questions"))),
     )  # fmt: skip
 
 

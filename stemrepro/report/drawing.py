@@ -1,6 +1,7 @@
 """A claim's effect as a small picture.
 
 It shows every seed, the interval, what counts as no effect, the paper's number, and the same effect elsewhere.
+`bar` is the same in one line, for claims below each other on a common axis.
 """
 
 from typing import NamedTuple
@@ -105,4 +106,86 @@ def drawing(row: dict, limits: tuple[float, float], lines: list[Line]) -> Markup
         head.format(WIDTH, floor + 23, title)
         + Markup("".join(parts))
         + foot.format(floor + 12, Markup(labels), Markup("").join(names), WIDTH - RIGHT, floor + 21, row["unit"])
+    )
+
+
+BAR_HEIGHT, BAR_MIDDLE = 18, 9
+SQUARE, IN_A_ROW = 9, 22
+
+
+def in_multiples(row: dict) -> dict:
+    """Return a row of verdicts.json with its effect in multiples of the smallest that counts."""
+    m = row["smallest_effect"]
+    paper = row["paper"] and row["paper"] | {"value": row["paper"]["value"] / m}
+    numbers = {key: row[key] / m for key in ("ours", "ci_low", "ci_high", "smallest_effect")}
+    return row | numbers | {"paper": paper, "differences": ()}
+
+
+def common_axis(rows: list[dict]) -> tuple[tuple[float, float], str | None]:
+    """Return both ends of an axis for all rows that have an interval, and their unit.
+
+    The unit is None where they have several; the axis is then in multiples of the smallest effect that counts.
+    """
+    bars = [row | {"differences": ()} for row in rows if row["ci_low"] is not None]
+    units = {row["unit"] for row in bars}
+    if len(units) > 1:
+        return axis([in_multiples(row) for row in bars], []), None
+    return axis(bars, []), next(iter(units), "")
+
+
+def _place(value: float, limits: tuple[float, float]) -> str:
+    left, right = limits
+    return f"{LEFT + (WIDTH - 2 * LEFT) * (value - left) / (right - left):.0f}"
+
+
+def bar(row: dict, limits: tuple[float, float]) -> Markup:
+    """Return a row's interval as SVG in one line; empty where it has none.
+
+    Args:
+        row: of verdicts.json, in the unit of the axis.
+        limits: both ends of the axis.
+    """
+    if row["ci_low"] is None:
+        return Markup("")
+    low, mean, high, least, most, zero = (
+        _place(value, limits)
+        for value in (row["ci_low"], row["ours"], row["ci_high"], -row["smallest_effect"], row["smallest_effect"], 0)
+    )
+    parts = [
+        f'<path class=n d="M{least} 0H{most}V{BAR_HEIGHT}H{least}z"/>',
+        f'<path class=a d="M{zero} 0V{BAR_HEIGHT}"/>',
+        f'<path class=b d="M{low} {BAR_MIDDLE}H{high}"/>',
+        f'<path class=o d="M{mean} {BAR_MIDDLE}h0"/>',
+    ]
+    if (paper := papers_effect(row)) is not None:
+        parts.append(f'<path class=paper d="M{_place(paper, limits)} {BAR_MIDDLE - 6}l5 6l-5 6l-5-6z"/>')
+    return Markup('<svg viewBox="0 0 {} {}" aria-hidden=true>{}</svg>').format(
+        WIDTH, BAR_HEIGHT, Markup("").join(map(Markup, parts))
+    )
+
+
+def scale_line(limits: tuple[float, float], label: str) -> Markup:
+    """Return the axis below bars as SVG: a line with round numbers, and what they are."""
+    marks = ticks(*limits)
+    strokes = f"M{LEFT} 0.5H{WIDTH - LEFT}" + "".join(f"M{_place(value, limits)} 0v4" for value in marks)
+    numbers = Markup("").join(
+        Markup('<tspan x="{}" y="13">{:g}</tspan>').format(_place(value, limits), value) for value in marks
+    )
+    return Markup(
+        '<svg viewBox="0 0 {} 26" role=img><title>{}</title><path class=a d="{}"/><text>{}'
+        '<tspan class=u x="{}" y="24">{}</tspan></text></svg>'
+    ).format(WIDTH, label, strokes, numbers, WIDTH - LEFT, label)
+
+
+def squares(same: list[bool]) -> Markup:
+    """Return one square per printed number as SVG: full where it comes out as printed; empty without numbers."""
+    if not same:
+        return Markup("")
+    parts = []
+    for n, full in enumerate(sorted(same, reverse=True)):
+        x, y = LEFT + n % IN_A_ROW * (SQUARE + 1), 1 + n // IN_A_ROW * (SQUARE + 1)
+        parts.append(f'<path class={"full" if full else "open"} d="M{x} {y}h{SQUARE - 2}v{SQUARE - 2}h{2 - SQUARE}z"/>')
+    height = 2 + (SQUARE + 1) * (1 + (len(same) - 1) // IN_A_ROW)
+    return Markup('<svg viewBox="0 0 {} {}" role=img><title>{} of {} as printed</title>{}</svg>').format(
+        WIDTH, height, sum(same), len(same), Markup("").join(map(Markup, parts))
     )

@@ -2,12 +2,14 @@
 
 import math
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
 from stemrepro.common.files import damaged
+from stemrepro.config.paper import PaperNumber
 from stemrepro.config.recipe import Estimate, Recipe
 from stemrepro.measures.base import Measure
 from stemrepro.report.evidence import contrasts
@@ -72,6 +74,52 @@ def _table(heads: tuple[str, ...], rows: dict[str, list[str]]) -> Markup:
     return Markup("<table>\n<tr>{}</tr>\n{}\n</table>\n").format(head, Markup("\n").join(lines))
 
 
+def _lines(recipe: Recipe, file: Path) -> pd.DataFrame:
+    """Return the lines of a recipe's estimates in its data.csv, by name; UserError where one is missing."""
+    columns = ["what", "value", "ci_low", "ci_high", "by_seed", "reason"]
+    try:
+        data = pd.read_csv(file, dtype={"by_seed": str})
+        rows = data[data["panel"] == PANEL].reindex(columns=columns).set_index("what").loc[list(recipe.estimates)]
+        return rows.astype({name: float for name in columns[1:4]})
+    except (OSError, ValueError, KeyError) as error:
+        raise damaged(file, error) from error
+
+
+class Printed(NamedTuple):
+    """A number that the paper prints, next to what it should be by computation."""
+
+    label: str
+    unit: str
+    printed: float
+    computed: float
+    same: bool
+
+    @property
+    def deviation(self) -> str:
+        """Computed less printed, in percent where that can be said."""
+        off = self.computed - self.printed
+        return f"{100 * off / self.printed:+.2g}%" if self.printed else f"{off:+.3g} {self.unit}"
+
+
+def printed_numbers(recipe: Recipe, file: Path, group: str) -> list[Printed]:
+    """Return the computed estimates of a group: those whose names begin with its word and that are printed somewhere.
+
+    Args:
+        recipe: whose estimates these are.
+        file: data.csv with the lines of `with_estimates`.
+        group: the word.
+
+    Raises:
+        UserError: the file lacks an estimate, or can't be read.
+    """
+    values = _lines(recipe, file)["value"]
+    return [
+        Printed(one.label, one.unit, one.paper.value, values[name], not one.deviates(values[name]))
+        for name, one in recipe.estimates.items()
+        if name.startswith(f"{group}-") and isinstance(one.paper, PaperNumber)
+    ]
+
+
 def appendix(recipe: Recipe, file: Path) -> Markup:
     """Return a recipe's estimates as tables of HTML, in the order of its file; empty where it has none.
 
@@ -84,13 +132,7 @@ def appendix(recipe: Recipe, file: Path) -> Markup:
     """
     if not recipe.estimates:
         return Markup("")
-    columns = ["what", "value", "ci_low", "ci_high", "by_seed", "reason"]
-    try:
-        data = pd.read_csv(file, dtype={"by_seed": str})
-        rows = data[data["panel"] == PANEL].reindex(columns=columns).set_index("what").loc[list(recipe.estimates)]
-        rows = rows.astype({name: float for name in columns[1:4]})
-    except (OSError, ValueError, KeyError) as error:
-        raise damaged(file, error) from error
+    rows = _lines(recipe, file)
     tables = []
     for heads, arms in ((MEASURED, True), (COMPUTED, False)):
         cells = {

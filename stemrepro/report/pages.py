@@ -1,5 +1,7 @@
-"""Which recipes stand on the page of a scale."""
+"""Which recipes stand on the page of a scale, and pictures as a page holds them."""
 
+import base64
+import re
 from pathlib import Path
 
 from stemrepro.measures.catalog import load
@@ -25,3 +27,11 @@ def shown(scale: str, results: Path, file: str = VERDICTS) -> list[tuple[str, st
         for at in scales
         if name in catalog.at(at).recipes and (at == scale or (results / at / name / file).exists())
     ]
+
+
+def image(path: Path) -> dict:
+    """Return an SVG as data for the page, with its size in points."""
+    svg = path.read_bytes()
+    size = re.search(rb'width="([\d.]+)pt" height="([\d.]+)pt"', svg)
+    data = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+    return {"data": data, "width": round(float(size[1])), "height": round(float(size[2])), "name": path.stem}

@@ -168,9 +168,9 @@ def save(
     seeds = sorted({run["seeds"] for run in inputs.get("runs", {}).values()})
     words = {0: "no runs", 1: f"{seeds[0] if seeds else 0} seed{'' if seeds == [1] else 's'}"}
     counted = words.get(len(seeds)) or f"{seeds[0]} to {seeds[-1]} seeds"
-    parts = [f"scale {scale}", counted, f"parameters {inputs['params_hash']}"]
+    parts = [f"scale {scale}", counted, f"hash of settings {inputs['params_hash']}"]
     for name, figure in figures.items():
-        footer(figure, ", ".join([*parts, f"data {inputs['data_hash']}"] if inputs["data_hash"] else parts))
+        footer(figure, ", ".join([*parts, f"of data {inputs['data_hash']}"] if inputs["data_hash"] else parts))
         settle(figure)
         for kind in ("pdf", "svg", "png"):
             atomic_write(folder / f"{name}.{kind}", render(figure, kind))

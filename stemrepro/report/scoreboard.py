@@ -1,16 +1,15 @@
-"""The pages with every claim: index.html for people, README.md the same as a table, claims.csv the same as data.
+"""The pages with every claim: index.html for people, README.md with a page per question, claims.csv the same as data.
 
-All follow from verdicts.json and the figures alone.
+All follow from recipes/questions.yaml, verdicts.json, data.csv of computed numbers and the figures alone.
 """
 
 import ast
-import base64
 import csv
 import io
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
@@ -18,14 +17,20 @@ from jinja2 import Environment, FileSystemLoader
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write
 from stemrepro.common.paths import ANALYSES
+from stemrepro.config.address import MAIN, Address
+from stemrepro.config.arm import run_settings
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.paper import Paper
+from stemrepro.config.questions import read_questions
 from stemrepro.config.recipe import ORIGINS, Recipe
+from stemrepro.config.scale import Variant
 from stemrepro.measures.catalog import load
+from stemrepro.model.cost import parameter_counts
 from stemrepro.report.drawing import COLOUR, Line, axis, drawing
 from stemrepro.report.ladder import OPEN, OTHER, SAME, Ladder, read_ladder, rungs_of
 from stemrepro.report.ladder import counted as agreeing
-from stemrepro.report.pages import shown
+from stemrepro.report.pages import image, shown
+from stemrepro.report.questions import answered
 from stemrepro.report.verdicts import (
     TALLIED,
     by_origin,
@@ -37,9 +42,12 @@ from stemrepro.report.verdicts import (
     untested,
 )
 from stemrepro.report.words import at_long_end, contrast, evidence, ours, paper, paper_items, source
+from stemrepro.verdicts.answer import ANSWERS
 from stemrepro.verdicts.robustness import LONG_END
-from stemrepro.verdicts.rule import CONTRADICTED, NOT_TESTED, SUPPORTED, UNDECIDED, UNTESTED, VERDICTS
+from stemrepro.verdicts.rule import CONTRADICTED, NOT_ATTEMPTED, NOT_TESTED, SUPPORTED, UNDECIDED, UNTESTED, VERDICTS
 
+QUESTIONS = "questions"
+"""Folder of the questions' pages, next to README.md."""
 MEANING = {
     SUPPORTED: "the effect is shown to have the claimed sign; an equivalence, an ordering or a number is shown",
     CONTRADICTED: "the effect is shown to have the other sign, or to be too small to count; a number is another one",
@@ -113,14 +121,6 @@ def caption(name: str, recipe: Recipe, rows: list[dict]) -> str:
         return f"{what} Computed: no chance, no seeds."
     count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     return f"{what} Means over seeds with 95% intervals where bars are drawn ({count} seeds)."
-
-
-def image(path: Path) -> dict:
-    """Return an SVG as data for the page, with its size in points."""
-    svg = path.read_bytes()
-    size = re.search(rb'width="([\d.]+)pt" height="([\d.]+)pt"', svg)
-    data = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
-    return {"data": data, "width": round(float(size[1])), "height": round(float(size[2])), "name": path.stem}
 
 
 def section(results: Path, scale: str, name: str, catalog: Catalog, out: Path, ladder: Ladder) -> dict:
@@ -253,70 +253,144 @@ def whose(numbers: Paper) -> str:
     )
 
 
-def html(sections: list[dict], numbers: Paper, out: Path, ladder: Ladder) -> str:
+@dataclass(frozen=True)
+class Page:
+    """What the pages of a scale show.
+
+    Attributes:
+        sections: one per recipe, as `section` returns them.
+        questions: as `answered` returns them, by key.
+        catalog: of all recipes.
+        out: folder of the pages.
+        ladder: empty where the page has none.
+        parameters: of dense at the page's scale.
+    """
+
+    sections: list[dict]
+    questions: dict[str, dict]
+    catalog: Catalog
+    out: Path
+    ladder: Ladder
+    parameters: int
+
+    @property
+    def rows(self) -> list[dict]:
+        """All claims."""
+        return [row for part in self.sections for row in part["rows"]]
+
+    @property
+    def words(self) -> dict:
+        """What both forms of the page say: of sizes, agreement, sources, and how the paper's claims came out."""
+        tested = {(row["recipe"], row["claim"]) for row in self.rows if row["untested"] != NOT_ATTEMPTED}
+        absent = [
+            recipe.paper_item
+            for name, recipe in self.catalog.recipes.items()
+            for key, claim in recipe.claims.items()
+            if claim.origin == "paper" and (name, key) not in tested
+        ]
+        return {
+            "parameters": f"{self.parameters / 1e6:.2g}M",
+            "counts": {origin: counted(members) for origin, members in by_origin(self.rows).items()},
+            "absent": len(absent),
+            "absent_items": " and ".join(dict.fromkeys(absent)),
+            "agreement": agreement_words(self.rows, self.ladder),
+            "sizes": sizes(self.rows),
+            "whose": whose(self.catalog.paper),
+        }
+
+
+def html(page: Page) -> str:
     """Return the page index.html, complete in itself."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    rows = [row for part in sections for row in part["rows"]]
-    root = os.path.relpath(".", out)
-    groups = by_origin(rows)
-    page = environment.get_template("scoreboard.html").render(
-        sections=sections,
+    root = os.path.relpath(".", page.out)
+    groups = by_origin(page.rows)
+    text = environment.get_template("scoreboard.html").render(
+        sections=page.sections,
+        questions=page.questions,
+        answers=ANSWERS,
         meanings=MEANING,
         colours=COLOUR,
         origins=ORIGINS,
         tallied=TALLIED,
-        tally=tally(rows),
-        primary=[row for row in rows if row["primary"]],
-        scales=list(dict.fromkeys(part["scale"] for part in sections)),
+        tally=tally(page.rows),
+        scales=list(dict.fromkeys(part["scale"] for part in page.sections)),
         root=f"{root}/",
-        unclaimed=unclaimed(numbers, sections),
-        agreement=agreement_words(rows, ladder),
+        unclaimed=unclaimed(page.catalog.paper, page.sections),
         refused={TALLIED[origin]: by_kind(members) for origin, members in groups.items()},
-        sizes=sizes(rows),
         untested={origin: untested(members) for origin, members in groups.items()},
-        whose=whose(numbers),
-        missing=sum(cell["value"] is None for cell in numbers.listing()),
+        missing=sum(cell["value"] is None for cell in page.catalog.paper.listing()),
+        **page.words,
     )
-    return page.replace("&#39;", "'")  # attributes stand in double quotes
+    return text.replace("&#39;", "'")  # attributes stand in double quotes
 
 
-def markdown(sections: list[dict], numbers: Paper, out: Path, ladder: Ladder) -> str:
-    """Return the page README.md: the same claims as tables."""
-    rule, predictions = os.path.relpath("docs/verdicts.md", out), os.path.relpath("docs/predictions.md", out)
-    rows = [row for part in sections for row in part["rows"]]
-    agreement = agreement_words(rows, ladder)
+def markdown(page: Page) -> str:
+    """Return the page README.md: the questions, each with a link to its own page, and the recipes."""
+    rule, predictions = os.path.relpath("docs/verdicts.md", page.out), os.path.relpath("docs/predictions.md", page.out)
+    words = page.words
     lines = [
-        "# Scoreboard", "",
-        "Written by the pipeline; [index.html](index.html) is the same with filters (download it, or open it from a "
-        "clone). A row is a claim; its effect is signed so that the claim makes it positive; brackets hold its 95% "
-        f"interval. p is adjusted for the number of claims ([how]({rule}); [what we had expected]({predictions})). "
-        "The paper's claims and our own questions share the words and are counted apart: a question of ours that is "
-        "contradicted says nothing against the paper.", "",
-        whose(numbers), "", *tally_table(rows), "", sizes(rows), "", *([agreement, ""] if agreement else []),
-        "| verdict | means |", "|---|---|",
-        *(f"| **{verdict}** | {meaning} |" for verdict, meaning in MEANING.items()),
-        "", "## Primary claims", "", *primary_table(rows),
+        "# Questions and answers", "",
+        "Written by the pipeline; [index.html](index.html) is the same with figures and filters (download it, or open "
+        "it from a clone), [claims.csv](claims.csv) has every claim as data. An answer follows from the verdicts of a "
+        f"question's claims, and a verdict from [one rule]({rule}). [What we had expected]({predictions}).", "",
+        words["whose"], "", "| question | answer | number | what it is |", "|---|---|---|---|",
     ]  # fmt: skip
-    for part in sections:
-        where = f"scale `{part['scale']}`" if part["runs"] else "arithmetic: the same at every scale"
-        lines += ["", f"## {part['title']}", "", f"Paper: {part['paper_item']}. Recipe `{part['name']}`, {where}.", "",
-                  f"![{part['alt']}]({part['folder']}/figure.png)"]  # fmt: skip
-        if part["estimates"]:
-            words = f"{part['estimates']} estimates without verdicts"
-            lines += ["", f"[{words}]({part['folder']}/explained.html#estimates)."]
-        if part["rows"]:
-            heads = "| claim | whose | paper | ours | evidence | verdict | why |"
-            lines += ["", heads, "|---|---|---|---|---|---|---|"]
-        for row in part["rows"]:
-            mark, size = " (primary)" if row["primary"] else "", f"<br>{row['size']}" if row["size"] else ""
-            origin = f"<br>{cell(row['source'])}" if row["source"] else ""
-            lines.append(
-                f"| {cell(row['sentence'])}{mark}<br>`{row['claim']}`: {cell(row['contrast'])} | {row['whose']} | "
-                f"{cell(row['paper'])}{origin} | {cell(row['ours'])} | {cell(row['evidence'])} | "
-                f"**{row['verdict']}**{size} | {cell(row['reason'])} |"
-            )
+    for key, one in page.questions.items():
+        number = f"{one['value']} {one['interval']}".strip()
+        link = f"[{cell(one['asked'])}]({QUESTIONS}/{key}.md)"
+        lines.append(f"| {link} | **{one['word']}** | {cell(number)} | {cell(one['label'])} |")
+    lines += ["", "| answer | when |", "|---|---|", *(f"| **{word}** | {when} |" for word, when in ANSWERS.items())]
+    lines += ["", "## The paper's claims, and ours", "", *tally_table(page.rows), "", words["sizes"], ""]
+    lines += [words["agreement"], ""] if words["agreement"] else []
+    lines += ["The two are counted apart: a question of ours that is contradicted says nothing against the paper."]
+    lines += ["", "| verdict | means |", "|---|---|", *(f"| **{word}** | {means} |" for word, means in MEANING.items())]
+    lines += ["", "## Experiments", "", "| recipe | paper | scale | |", "|---|---|---|---|"]
+    for part in page.sections:
+        estimates = f"[{part['estimates']} estimates]({part['folder']}/explained.html#estimates), " * bool(
+            part["estimates"]
+        )
+        links = f"{estimates}[figure]({part['folder']}/figure.png), [data]({part['folder']}/data.csv)"
+        lines.append(f"| {part['title']} | {part['paper_item']} | {part['scale'] if part['runs'] else '-'} | {links} |")
+    return "\n".join(lines) + "\n"
+
+
+def question_page(one: dict, rows: dict[str, dict], home: str) -> str:
+    """Return the page of a question.
+
+    Args:
+        one: what `answered` returns.
+        rows: of the page's sections, by recipe/claim.
+        home: the folder of all results, from the page's.
+    """
+    number = f"{one['value']} {one['interval']}".strip()
+    lines = [f"# {one['asked']}", "", f"**{one['word']}**. {number}: {one['label']}. Decided by {one['split']}."]
+    if one["panel"]:
+        figure = one["figure"]
+        path = f"{home}/{figure['scale']}/{figure['recipe']}"
+        lines += ["", f"![Panel {figure['letter']} of: {figure['title']}]({path}/panels/{figure['letter']}.svg)"]
+    heads = "| claim | whose | says | paper | ours | evidence | verdict | why |"
+    lines += ["", heads, "|---|---|---|---|---|---|---|---|"] if one["lines"] else []
+    for line in one["lines"]:
+        row = rows[line["name"]]
+        mark, size = " (primary)" if row["primary"] else "", f"<br>{row['size']}" if row["size"] else ""
+        origin = f"<br>{cell(row['source'])}" if row["source"] else ""
+        lines.append(
+            f"| {cell(row['sentence'])}{mark}<br>`{line['name']}`: {cell(row['contrast'])} | {row['whose']} | "
+            f"{line['says'] or '-'} | {cell(row['paper'])}{origin} | {cell(row['ours'])} | {cell(row['evidence'])} | "
+            f"**{row['verdict']}**{size} | {cell(row['reason'])} |"
+        )
+    if numbers := [number for line in one["lines"] for number in line["numbers"]]:
+        lines += ["", "| number | printed | computed | deviation |", "|---|--:|--:|--:|"]
+        lines += [
+            f"| {cell(number.label)} ({number.unit}) | {number.printed:g} | {number.computed:.5g} | "
+            f"{'as printed' if number.same else f'**{number.deviation}**'} |"
+            for number in numbers
+        ]
+    if one["missing"]:
+        parts = "; ".join(f"{title}: {count} claims" for title, count in one["missing"].items())
+        lines += ["", f"Not attempted: {parts}."]
     return "\n".join(lines) + "\n"
 
 
@@ -360,20 +434,40 @@ def claims_table(scale: str, results: Path) -> str:
 
 
 def write_scoreboard(scale: str, results: Path) -> Path:
-    """Write index.html, README.md and claims.csv of a scale and of the scales that share its pages.
+    """Write index.html, README.md, a page per question and claims.csv of a scale and of those that share its pages.
 
     Returns:
         The scale's scoreboard folder, which holds these files.
 
     Raises:
-        UserError: the scale is unknown, or one of its recipes has no verdicts or no figure.
+        UserError: the scale is unknown, a question names an unknown claim, or a recipe has no verdicts or no figure.
     """
     catalog = load()
     out = results / Path(catalog.scale(scale).scoreboard).relative_to("results")
     longest = catalog.scales.get(LONG_END.parts[0])
     ladder = read_ladder(results) if longest and longest.scoreboard == catalog.scale(scale).scoreboard else {}
     sections = [section(results, at, name, catalog, out, ladder) for name, at in shown(scale, results)]
-    atomic_write(out / "index.html", html(sections, catalog.paper, out, ladder))
-    atomic_write(out / "README.md", markdown(sections, catalog.paper, out, ladder))
+    rows: dict[str, dict] = {}
+    for name, at in shown(scale, results):
+        for row in rows_of(results, at, name):
+            rows.setdefault(f"{name}/{row['claim']}", row)
+    asked = read_questions(catalog)
+    dense, _ = run_settings(Address(MAIN, "dense"), catalog.arms["dense"], Variant(), catalog.scale(scale))
+    page = Page(
+        sections,
+        {key: answered(question, rows, catalog, results) for key, question in asked.items()},
+        catalog,
+        out,
+        ladder,
+        parameter_counts(dense)["total"],
+    )
+    atomic_write(out / "index.html", html(page))
+    atomic_write(out / "README.md", markdown(page))
+    told = {f"{row['recipe']}/{row['claim']}": row for row in reversed(page.rows)}
+    for key, one in page.questions.items():
+        atomic_write(out / QUESTIONS / f"{key}.md", question_page(one, told, os.path.relpath(results, out / QUESTIONS)))
+    for path in (out / QUESTIONS).glob("*.md"):
+        if path.stem not in page.questions:
+            path.unlink()
     atomic_write(out / "claims.csv", claims_table(scale, results))
     return out

@@ -38,6 +38,10 @@ Arms of one hue differ in marker and in dashes, so that a reader can tell them a
 DASHES = ("-", (0, (4, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
 PLAIN, FAINT = "#555555", "#eeeeee"
 """Colours of legend marks that belong to no arm, and of lines that lead the eye along a row."""
+BETTER, LESS = "better →", "← better"
+"""Ends of an axis's label that say which way is better, also on an upright axis."""
+GAIN = f"loss below dense's\n(nats/token), {BETTER}"
+"""Label of an axis with dense's loss less an arm's."""
 SOURCE_COLOUR = {
     "speeches": HUES["blue"],
     "bible": HUES["orange"],
@@ -211,8 +215,11 @@ __all__ = [
     "ARM_DASHES",
     "ARM_LABEL",
     "ARM_MARKER",
+    "BETTER",
     "DASHES",
     "FAINT",
+    "GAIN",
+    "LESS",
     "PANEL",
     "PLAIN",
     "SMALL",

@@ -9,6 +9,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.questions import read_questions
 from stemrepro.measures.catalog import load
 from stemrepro.report import scoreboard
 from stemrepro.report.scoreboard import write_scoreboard
@@ -69,34 +70,62 @@ def project(made, tmp_path, monkeypatch):
     return tmp_path / "results"
 
 
-def test_markdown_and_page_hold_every_claim_in_the_papers_order(project):
-    page, table = (project / "index.html").read_text(), (project / "README.md").read_text()
+def test_the_page_holds_every_claim_in_the_papers_order(project):
+    page = (project / "index.html").read_text()
     names = list(load().at("laptop").recipes)
-    for text in (page, table):
-        places = [text.index(f"Sentence of {name}-0.") for name in names]
-        assert places == sorted(places)
-        for name in names:
-            scales = 2 if name == "validation_loss" else 1
-            assert [text.count(f"Sentence of {name}-{i}.") for i in range(4)] == [
-                scales,
-                2 * scales,
-                scales,
-                scales,
-            ]
-        assert text.index("Sentence of table_design-1.") < text.index("Sentence of validation_loss-0.")  # primary first
-    assert "| Sentence of rivals-3. \\| &lt;i>" in table  # no markup and no column of its own
+    places = [page.index(f"Sentence of {name}-0.") for name in names]
+    assert places == sorted(places)
+    for name in names:
+        scales = 2 if name == "validation_loss" else 1
+        assert [page.count(f"Sentence of {name}-{i}.") for i in range(4)] == [scales] * 4
+    assert page.index("Sentence of table_design-1.") < page.index("Sentence of table_design-0.")  # primary first
     assert "because &lt;b&gt;" in page
-    assert "22.2798 nats/token" in table
+    assert "22.2798 nats/token" in page
     assert "Table 2: setup" in page  # nothing tests it
+
+
+def answering(project, name: str, **fields: object) -> dict[str, str]:
+    """Write a verdict under a claim's own name, and return the pages that this makes, by file."""
+    recipe, _, claim = name.partition("/")
+    path = project / "laptop" / recipe / "verdicts.json"
+    rows = json.loads(path.read_text())
+    path.write_text(json.dumps([row(claim, "supported", sentence="A | sentence, <i>.", **fields), *rows]))
+    write_scoreboard("laptop", project)
+    return {path.name: path.read_text() for path in (*project.glob("*.*"), *project.glob("questions/*"))}
+
+
+def test_a_question_has_its_word_its_number_and_a_page_with_its_claims(project):
+    (project / "questions/gone.md").write_text("a question of yesterday")
+    pages = answering(project, "training_stability/stem-less-rate-sensitive", origin="control")
+    assert set(pages) == {"index.html", "README.md", "claims.csv", *(f"{key}.md" for key in read_questions(load()))}
+    told = re.search(r"\| \[Does it train more stably\?\]\(questions/stability\.md\) \|.*", pages["README.md"])[0]
+    assert "| **partly** | +0.100 (+0.050 to +0.150) nats/token |" in told
+    assert pages["README.md"].count("**not tested** | - |") == len(read_questions(load())) - 1
+    own = pages["stability.md"]
+    assert own.startswith("# Does it train more stably?\n\n**partly**. +0.100 (+0.050 to +0.150) nats/token: ")
+    assert "Decided by the paper's results: 1 not tested; our own questions: 1 yes, 1 not tested." in own
+    assert "| A \\| sentence, &lt;i>.<br>`training_stability/stem-less-rate-sensitive`:" in own  # no column, no markup
+    assert (
+        "Not attempted: Training stability, by loss spikes and by short runs at ever higher learning rates: 3 claims."
+        in own
+    )
+    page = pages["index.html"]
+    assert page.count("A | sentence, &lt;i&gt;.") == 2  # under its question, and among all claims
+    assert page.index('id="stability"') < page.index("A | sentence") < page.index('id="editing"')
+
+
+def test_the_readme_lists_every_experiment(project):
+    table = (project / "README.md").read_text()
+    for name in load().at("laptop").recipes:
+        assert f"[figure](laptop/{name}/figure.png)" in table
+    assert len(table.split()) < 1500
 
 
 @pytest.mark.slow
 def test_a_recipe_without_claims_leads_to_its_estimates(project):
     (project / "laptop/table_design/verdicts.json").write_text("[]")
     write_scoreboard("laptop", project)
-    part = (project / "README.md").read_text().partition("Recipe `table_design`")[2].partition("\n## ")[0]
-    assert "[17 estimates without verdicts](laptop/table_design/explained.html#estimates)." in part
-    assert "| claim |" not in part
+    assert "[17 estimates](laptop/table_design/explained.html#estimates)" in (project / "README.md").read_text()
     page = (project / "index.html").read_text().partition('<section id="table_design-laptop"')[2]
     page = page.partition("</section>")[0]
     assert 'href="laptop/table_design/explained.html#estimates">17 estimates without verdicts</a>' in page
@@ -113,16 +142,17 @@ def test_claims_are_compared_with_the_ladders_last_rung(project):
     assert re.search(
         r"<title>no effect up to [^<]*; at 2.4 \+0.2; at 286 -0.3</title>", (project / "index.html").read_text()
     )
+    text = (project / "index.html").read_text()
+    assert "after 286 tokens per parameter (ladder) -0.300 (-0.400 to -0.200): points the other way there" in text
     for page in ("index.html", "README.md"):
         text = (project / page).read_text()
-        assert "after 286 tokens per parameter (ladder) -0.300 (-0.400 to -0.200): points the other way there" in text
         assert re.search(r"of the paper's results the same way 0, the other way [1-9]\d*, open", text)
     scale = project.parent / "recipes/scales/gpu.yaml"
     scale.write_text(scale.read_text().replace("scoreboard: results", "scoreboard: results/gpu"))
     shutil.copytree(project / "laptop", project / "gpu", dirs_exist_ok=True)
     write_scoreboard("gpu", project)  # a page without the ladder, for which DVC doesn't wait
-    assert "(ladder)" not in (project / "gpu/README.md").read_text()
-    assert "286" not in (project / "gpu/index.html").read_text()
+    assert "(ladder)" not in (project / "gpu/index.html").read_text()
+    assert "at 286" not in (project / "gpu/index.html").read_text()
 
 
 def test_scales_of_a_claim_are_compared_with_each_other(project, catalog):
@@ -169,7 +199,7 @@ def test_a_recipe_of_another_scale_stands_on_the_page_that_they_share(project):
     before = len(scoreboard.every_row("laptop", project))
     write_scoreboard("laptop", project)
     assert 'id="token_ladder-ladder-gap-shrinks-full"' in (project / "index.html").read_text()
-    assert "`gap-shrinks-full`" in (project / "README.md").read_text()
+    assert "(ladder/token_ladder/figure.png)" in (project / "README.md").read_text()
     assert len(scoreboard.every_row("ladder", project)) == len(scoreboard.every_row("laptop", project)) == before
     assert before == 1 + len(VERDICTS) * (len(load().at("laptop").recipes) + 1)
 
@@ -186,8 +216,8 @@ def test_claims_are_counted_by_whose_they_are(project, catalog):
     assert all(line in table for line in lines)
     for text in (page, table):
         assert f"Sizes of the paper's {count} tested effects: the paper's size {count}," in text
+    page = page.partition('<h2 class="all">')[2]
     assert page.count("our own questions:") == 3 * count  # in the contents, the figure's words and above the claims
-    assert "**supported**<br>the paper's size" in table
 
 
 @pytest.mark.parametrize(
@@ -345,7 +375,7 @@ def test_filters_by_verdict_scale_and_words(page, catalog):
     assert shown(page) == every
     page.select_option("#scale", "gpu")
     assert {name.split("-")[1] for name in shown(page)} == {"gpu"}
-    assert page.eval_on_selector_all("main > section", "all => all.filter(s => s.offsetParent !== null).length") == 1
+    assert page.eval_on_selector_all("#claims > section", "all => all.filter(s => s.offsetParent !== null).length") == 1
     page.select_option("#scale", "")
     page.select_option("#evidence", "computed")
     assert {name[-1] for name in shown(page)} == {"2"}
@@ -394,15 +424,45 @@ def test_what_a_filter_opened_it_closes(page):
     assert opened == ["rivals-laptop"]
 
 
-def test_the_same_link_leads_there_again(page):
-    """Also where a filter hides its claim, though the address stays the same."""
-    link = page.locator(".primaries a[href='#rivals-laptop-rivals-1']")
+def test_a_question_opens_to_its_claims_and_their_links_lead_there_again(browser, project):
+    """Also where a filter hides the claim, though the address stays the same."""
+    name = "training_stability/stem-less-rate-sensitive"
+    answering(project, name)
+    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    page.goto(f"file://{project}/index.html")
+    claim = f"training_stability-laptop-{name.partition('/')[2]}"
+    link = page.locator(f".entry a[href='#{claim}']")
+    assert not link.is_visible()
+    page.locator("#stability > summary").click()
+    assert "says yes" in page.locator("#stability .entry").first.inner_text()
     link.click()
+    assert claim in shown(page)
     page.select_option("#scale", "gpu")
-    assert "rivals-laptop-rivals-1" not in shown(page)
+    assert claim not in shown(page)
     link.click()
-    assert "rivals-laptop-rivals-1" in shown(page)
-    assert page.evaluate("document.getElementById('rivals-laptop-rivals-1').getBoundingClientRect().top") < 300
+    assert claim in shown(page)
+    assert page.evaluate(f"document.getElementById('{claim}').getBoundingClientRect().top") < 300
+    page.goto(f"file://{project}/README.md")  # a link from elsewhere
+    page.goto(f"file://{project}/index.html#editing")
+    assert page.eval_on_selector_all(".question", "all => all.filter(q => q.open).map(q => q.id)") == ["editing"]
+    page.close()
+
+
+def test_all_questions_stand_on_the_first_screen(browser, tmp_path, monkeypatch):
+    """Of the committed results, at the size of a laptop's window."""
+    monkeypatch.chdir(ROOT)
+    for folder in (path.parent.parent for path in (ROOT / "results").glob("*/*/verdicts.json")):
+        if not (tmp_path / folder.name).exists():
+            (tmp_path / folder.name).symlink_to(folder)
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(f"file://{write_scoreboard('laptop', tmp_path)}/index.html")
+    bottoms = page.eval_on_selector_all(".question > summary", "all => all.map(q => q.getBoundingClientRect().bottom)")
+    assert len(bottoms) == len(read_questions(load())) == 10
+    assert max(bottoms) <= 900
+    assert page.locator(".question > summary :is(.answer, .number) > b").count() == 2 * len(bottoms)
+    assert page.locator(".question > summary svg").count() == len(bottoms)
+    assert page.locator(".opened > figure img").count() == len(bottoms)
+    page.close()
 
 
 def test_no_hit_says_so_and_leads_back(page):
@@ -441,7 +501,7 @@ def test_a_link_to_a_claim_opens_and_lands_below_the_bar(page):
 def test_the_contents_name_every_section(page):
     links = page.eval_on_selector_all(".contents a", "all => all.map(a => a.getAttribute('href').slice(1))")
     assert links == page.eval_on_selector_all(
-        "main > section[id]", "all => all.map(s => s.id).filter(id => !['nothing', 'sorted'].includes(id))"
+        "#claims > section[id]", "all => all.map(s => s.id).filter(id => !['nothing', 'sorted'].includes(id))"
     )
 
 

@@ -93,7 +93,7 @@ def test_nothing_that_code_can_see_is_wrong_with_a_figure_or_a_panel_of_it(catal
     data = drawn.collect(measure)
     for draw in (drawn.draw, *([drawn.front] if recipe.front else [])):
         figure = draw(data, measure)
-        footer(figure, "scale laptop, 3 to 5 seeds, parameters 123456789abc, data 123456789abc")
+        footer(figure, "scale laptop, 3 to 5 seeds, hash of settings 123456789abc, of data 123456789abc")
         settle(figure)
         assert faults(figure) == []
         assert {letter: found for letter in alone(figure) if (found := faults(figure))} == {}

@@ -1,0 +1,63 @@
+"""What readers ask, and which claims answer it: recipes/questions.yaml, held against the catalog."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from stemrepro.common.errors import UserError, unknown
+from stemrepro.common.paths import RECIPES
+from stemrepro.common.yaml_records import Strict, checked_name, parse, read_yaml
+from stemrepro.config.catalog import Catalog
+
+FILE = "questions.yaml"
+Panel = Annotated[str, StringConstraints(pattern=r"^[^/]+/[a-z]$")]
+
+
+class Question(Strict):
+    """A question, and the claims that answer it, each as recipe/claim."""
+
+    asked: str
+    supports: tuple[str, ...] = Field(min_length=1, description="claims that say yes where they are supported")
+    opposes: tuple[str, ...] = Field((), description="claims that say no where they are supported")
+    also: tuple[str, ...] = Field((), description="claims that are shown and decide nothing")
+    number: str | None = Field(
+        None, description="the claim whose effect is shown; left out, printed numbers that come out are counted"
+    )
+    label: str = Field(description="what that number is")
+    panel: Panel = Field(description="picture: recipe/letter of the panel")
+
+    def claims(self) -> Iterator[str]:
+        """Yield all its claims."""
+        yield from (*self.supports, *self.opposes, *self.also)
+
+
+def read_questions(catalog: Catalog, folder: Path = RECIPES) -> dict[str, Question]:
+    """Read the questions.
+
+    Raises:
+        UserError: a claim or a recipe is unknown, a claim stands twice, or `number` is none of the question's claims.
+    """
+    file = folder / FILE
+    questions = {checked_name(key, file): parse(Question, value, file, key) for key, value in read_yaml(file).items()}
+    owner: dict[str, str] = {}
+    for key, question in questions.items():
+        for name in question.claims():
+            recipe, _, claim = name.partition("/")
+            _known(recipe, catalog, f"{file}: {key}")
+            if claim not in (claims := catalog.recipes[recipe].claims):
+                raise UserError(f"{file}: {key}: {unknown('claim', claim, claims, f'{folder}/{recipe}.yaml')}")
+            if name in owner:
+                raise UserError(f"{file}: {key}: '{name}' stands under '{owner[name]}' too; name it once")
+            owner[name] = key
+        if question.number is not None and owner.get(question.number) != key:
+            choices = ", ".join(question.claims())
+            raise UserError(f"{file}: {key}: number '{question.number}' is none of its claims ({choices})")
+        _known(question.panel.partition("/")[0], catalog, f"{file}: {key}: panel")
+    return questions
+
+
+def _known(recipe: str, catalog: Catalog, where: str) -> None:
+    if recipe not in catalog.recipes:
+        raise UserError(f"{where}: {unknown('recipe', recipe, catalog.recipes, 'recipes/')}")
