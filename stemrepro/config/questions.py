@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.paths import RECIPES
@@ -19,7 +19,7 @@ class Question(Strict):
     """A question, and the claims that answer it, each as recipe/claim."""
 
     asked: str
-    supports: tuple[str, ...] = Field(min_length=1, description="claims that say yes where they are supported")
+    supports: tuple[str, ...] = Field((), description="claims that say yes where they are supported")
     opposes: tuple[str, ...] = Field((), description="claims that say no where they are supported")
     also: tuple[str, ...] = Field((), description="claims that are shown and decide nothing")
     number: str | None = Field(
@@ -27,6 +27,12 @@ class Question(Strict):
     )
     label: str = Field(description="what that number is")
     panel: Panel = Field(description="picture: recipe/letter of the panel")
+
+    @model_validator(mode="after")
+    def _decided(self) -> Self:
+        if not (self.supports or self.opposes):
+            raise ValueError("a question needs claims under supports or opposes, which decide its answer")
+        return self
 
     def claims(self) -> Iterator[str]:
         """Yield all its claims."""

@@ -47,19 +47,19 @@ def test_pictures_are_panels_that_are_drawn(catalog):
         ({"supports": ["rivals/equal-flop"]}, "claim 'equal-flop' is unknown; did you mean 'equal-flops'"),
         ({"supports": ["rival/equal-flops"]}, "recipe 'rival' is unknown; did you mean 'rivals'"),
         ({"supports": ["equal-flops"]}, "recipe 'equal-flops' is unknown"),
-        ({"also": ["rivals/over-bigram-table"]}, "'rivals/over-bigram-table' stands under 'equal-parameters' too"),
+        ({"also": ["rivals/over-bigram-table"]}, "'rivals/over-bigram-table' stands under 'other-memories' too"),
         ({"number": "rivals/over-bigram-table"}, "number 'rivals/over-bigram-table' is none of its claims"),
-        ({"panel": "rivals"}, r"equal-cost\.panel: .*'rivals'"),
+        ({"panel": "rivals"}, r"lower-loss\.panel: .*'rivals'"),
         ({"panel": "rival/a"}, "panel: recipe 'rival' is unknown"),
-        ({"supports": []}, r"equal-cost\.supports: "),
-        ({"answer": "yes"}, r"unknown key 'equal-cost\.answer'"),  # it is computed
+        ({"supports": []}, "lower-loss: .*supports or opposes"),
+        ({"answer": "yes"}, r"unknown key 'lower-loss\.answer'"),  # it is computed
     ],
 )
 def test_mistakes_are_named_with_the_file_and_the_choices(catalog, tmp_path, change, words):
-    changed = QUESTIONS["equal-cost"] | change
-    kept = {key: one for key, one in QUESTIONS.items() if key == "equal-parameters"}
-    (tmp_path / FILE).write_text(yaml.safe_dump(kept | {"equal-cost": changed}, sort_keys=False))
+    changed = QUESTIONS["lower-loss"] | change
+    kept = {key: one for key, one in QUESTIONS.items() if key == "other-memories"}
+    (tmp_path / FILE).write_text(yaml.safe_dump(kept | {"lower-loss": changed}, sort_keys=False))
     with pytest.raises(UserError, match=words) as error:
         read_questions(catalog, tmp_path)
     assert str(tmp_path / FILE) in str(error.value)
-    assert "equal-cost" in str(error.value)
+    assert "lower-loss" in str(error.value)
