@@ -494,8 +494,7 @@ def barriers(page) -> list[str]:
     return [f"{rule['id']}: {node['html']}" for rule in rules for node in rule["nodes"]]
 
 
-@pytest.mark.parametrize("width", [1200, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "dark")])
 def test_nothing_bars_the_way(page, width, scheme):
     page.set_viewport_size({"width": width, "height": 900})
     page.emulate_media(color_scheme=scheme)
