@@ -1,5 +1,6 @@
 """Shared small things: a tiny scale, and token blocks made from the vendored sample by the real data stages."""
 
+import gc
 import os
 import shutil
 import signal
@@ -32,18 +33,26 @@ ROOT = Path(__file__).parent.parent
 LONG = (
     "pipeline/test_stages.py", "distributed/test_training.py", "cli/test_cli.py", "training/test_train.py",
     "distributed/test_paper_scales.py", "distributed/test_nodes.py", "test_analyses.py", "sweeps/test_search.py",
-    "tracking/test_sync.py", "report/test_style.py", "test_made_mixes.py",
+    "tracking/test_sync.py", "report/test_style.py", "report/test_scoreboard.py", "test_made_mixes.py",
+    "report/test_explain.py", "training/test_kill.py", "common/test_workers.py", "test_own_text.py", "test_clone.py",
+    "distributed/test_plan.py", "benchmarks/test_peers.py", "measures/test_forecast.py", "verdicts/test_rule.py",
 )  # fmt: skip
 """From the longest on. That of several devices has the fork server import what later files need, too."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files that take minutes first, so that two workers end together; a browser and MLflow's database are slow."""
+    """Put files that take long first, so that two workers end together; a browser and MLflow's database are slow."""
     places = {ROOT / "tests" / name: place for place, name in enumerate(LONG)}
     items.sort(key=lambda item: places.get(item.path, len(LONG)))
     for item in items:
         if {"browser", "empty_database"} & set(item.fixturenames):
             item.add_marker("slow")
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what imports have made: a million objects that stay, a second for each full pass."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

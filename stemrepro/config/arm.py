@@ -1,6 +1,7 @@
 """What is compared: an arm's fields (recipes/arms.yaml), and the model that they make of a shape."""
 
 from dataclasses import replace
+from functools import cache
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -89,8 +90,9 @@ class Arm(Strict):
         return self
 
 
+@cache
 def shaped(shape: Shape, arm: Arm) -> ModelConfig:
-    """Return the model of an arm in a shape.
+    """Return the model of an arm in a shape; recipes ask for most of them several times.
 
     Raises:
         UserError: the shape fits no model, the placement replaces no layer, or nothing can be matched.

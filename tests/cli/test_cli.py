@@ -247,10 +247,10 @@ def test_a_stopped_command_leaves_nothing_running_and_the_work_goes_on_from_ther
         plan.write("tiny")
     arguments, mark = [*command.split(), "--scale", "tiny"], str(project)
     process = start([*arguments, *(["--workers", "2"] if command == SWEEP else [])], mark)
-    for _ in range(12000):
+    for _ in range(2400):
         if any(until in line for line in marked(mark).values()) if until == FORKSERVER else list(project.glob(until)):
             break
-        time.sleep(0.01)
+        time.sleep(0.05)
     if whom == "group":
         os.killpg(process.pid, number)
     else:

@@ -50,8 +50,8 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def make(runs_in, tiny, folders):
-    """make("fsdp", parallel) -> a run in a folder of that name, with 4 micro-batches a step."""
-    training = tiny.training.model_copy(update={"micro_batch": 1})
+    """make("fsdp", parallel) -> a run of 9 steps in a folder of that name, with 4 micro-batches a step."""
+    training = tiny.training.model_copy(update={"micro_batch": 1, "tokens": 32 * 4 * 9})
     scale = tiny.model_copy(update={"training": training, "model": tiny.model.model_copy(update={"kv_heads": 2})})
 
     def made(name, parallel=None, arm="stem-half", **fields):

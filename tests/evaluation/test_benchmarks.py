@@ -1,6 +1,8 @@
 """Benchmark scores of a run against lm-eval's own numbers and counting by hand."""
 
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import torch
 from datasets import Dataset, DatasetDict
 from lm_eval import simple_evaluate
 from lm_eval.evaluator import evaluate
+from lm_eval.tasks import manager
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
@@ -177,9 +180,15 @@ ROWS = {
 
 
 @pytest.mark.slow
-def test_lm_evals_own_tasks_from_the_hub(sample, make_run, monkeypatch):
-    """Its task files, on local rows of the hub's form: gold, answers alone and margins come out as for our own."""
-    paths = []
+def test_lm_evals_own_tasks_from_the_hub(sample, make_run, monkeypatch, tmp_path):
+    """Its task files, on local rows of the hub's form: gold, answers alone and margins come out as for our own.
+
+    A task manager reads all files of its folder, some thousands; here those of benchmarks that the paper has.
+    """
+    paths, families = [], Path(manager.__file__).parent
+    for name in ("arc", "hellaswag", "winogrande", "super_glue", "piqa", "siqa", "openbookqa"):
+        shutil.copytree(families / name, tmp_path / name)
+    monkeypatch.setattr(manager, "__file__", str(tmp_path / "manager.py"))
 
     def load_dataset(path, name=None, **_):
         paths.append(path)
@@ -187,22 +196,14 @@ def test_lm_evals_own_tasks_from_the_hub(sample, make_run, monkeypatch):
         return DatasetDict({split: rows for split in ("train", "validation", "test")})
 
     monkeypatch.setattr("datasets.load_dataset", load_dataset)
-    manager = task_manager(sample / "items", hub=True)
-    names = {
-        "arc_easy",
-        "arc_challenge",
-        "hellaswag",
-        "winogrande",
-        "boolq",
-        "piqa",
-        "social_iqa",
-        "openbookqa",
-        "atlas_capital",
-    }
-    assert names <= set(manager.all_tasks)
+    tasks = task_manager(sample / "items", hub=True)
+    ours = {"social_iqa", "atlas_capital"}
+    assert ours | {"arc_easy", "arc_challenge", "hellaswag", "winogrande", "boolq", "piqa", "openbookqa"} <= set(
+        tasks.all_tasks
+    )
     lm = StemLM(build(make_run("dense").model, 0), Tokenizer.from_file(str(sample / "tokenizer.json")), 32)
     for name, gold in (("arc_easy", 2), ("winogrande", 1)):
-        task = load_task(manager, name)
+        task = load_task(tasks, name)
         rows = [item_scores(task, s) for s in evaluate(lm, {"tasks": {name: task}}, bootstrap_iters=0)["samples"][name]]
         assert [row["gold"] for row in rows] == [gold] * 4
         assert rows[0]["cluster"] == f"{name}/0"

@@ -59,7 +59,7 @@ def test_a_law_over_parameters_and_tokens_is_extrapolated_exactly(size):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seeds", "rungs", "trials"), [(3, 3, 150), (5, 3, 150), (3, 4, 12)])
+@pytest.mark.parametrize(("seeds", "rungs", "trials"), [(3, 3, 60), (5, 3, 60), (3, 4, 12)])
 def test_the_interval_covers_the_truth_about_as_often_as_it_says(seeds, rungs, trials):
     """95%, as far as so many trials can tell; with more rungs than parameters two errors overlap, and it is wider."""
     rng, hits = np.random.default_rng(1), 0
@@ -70,7 +70,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says(seeds, rungs, t
         low, high = forecast(arms, (1, -1)).interval(0.05)
         hits += low < truth < high
     assert hits >= 0.9 * trials
-    assert trials < 100 or hits < trials
+    assert trials < 60 or hits < trials
 
 
 def test_a_law_that_does_not_fit_widens_the_interval():

@@ -548,14 +548,13 @@ def test_prints_every_claim_without_the_filters(page):
     assert len(page.pdf()) > 10_000
 
 
-def barriers(page) -> list[str]:
-    """What axe finds against a page: rules and the elements that break them."""
-    rules = Axe().run(page).response["violations"]
+def barriers(page, part: str | None = None) -> list[str]:
+    """What axe finds against a page, or a part of it: rules and the elements that break them."""
+    rules = Axe().run(page, part).response["violations"]
     return [f"{rule['id']}: {node['html']}" for rule in rules for node in rule["nodes"]]
 
 
-@pytest.mark.parametrize("width", [1200, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "dark")])
 def test_nothing_bars_the_way(page, width, scheme):
     page.set_viewport_size({"width": width, "height": 900})
     page.emulate_media(color_scheme=scheme)
@@ -566,7 +565,7 @@ def test_nothing_bars_the_way(page, width, scheme):
 def test_a_field_without_a_name_bars_the_way(page):
     page.evaluate("document.querySelector('#words').removeAttribute('aria-label')")
     page.evaluate("document.querySelector('#words').removeAttribute('placeholder')")
-    assert any(barrier.startswith("label: ") for barrier in barriers(page))
+    assert any(barrier.startswith("label: ") for barrier in barriers(page, ".filters"))
 
 
 def test_nothing_bars_the_way_to_explanations(browser):

@@ -228,7 +228,8 @@ def false_share(primary: bool, trials: int) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("primary", [True, False])
 def test_false_words_on_pages_of_nulls_stay_under_five_percent(primary):
-    assert false_share(primary, 2000) <= stats.binom.ppf(0.999, 2000, 0.05) / 2000
+    """Of 500 pages: without a correction 17% of the primary ones would have one, and 11% of other words be false."""
+    assert false_share(primary, 500) <= stats.binom.ppf(0.999, 500, 0.05) / 500
 
 
 def found(effect: float, seeds: int, word: str, trials: int = 300) -> float:
