@@ -55,7 +55,10 @@ PAPER = {
     **{f"{axis}tick.{kind}.{of}": value for axis in "xy" for kind, of, value in (
         ("major", "size", 4.8), ("major", "width", 1.0), ("minor", "size", 3.2), ("minor", "width", 0.8))},
 }  # fmt: skip
-"""What `seaborn.set_theme("paper", "ticks", font_scale=0.95)` sets. To import seaborn takes two seconds, mostly for scipy.stats."""
+"""What `seaborn.set_theme("paper", "ticks", font_scale=0.95)` sets.
+
+To import seaborn takes two seconds, mostly for scipy.stats.
+"""
 
 
 def use_style(arms: dict[str, Arm]) -> None:
