@@ -1,18 +1,21 @@
 """What one GPU shows in half an hour: sections with deadlines, the paths that only a GPU has first.
 
-    python -m benchmarks.gpu_job OUT [--minutes 25] [--peak 989e12]
+    python -m benchmarks.gpu_job OUT [--minutes 28] [--peak 989e12]
     python -m benchmarks.gpu_job OUT --device cpu --scale smoke
 
 A section is a command of this repository. Its end and last words are appended to OUT/sections.jsonl at once, so
 that a machine that goes away loses one section. A section gets as long as it says, if so long is left; what doesn't fit
-is named as left out. Runs and scores of the scale end up in OUT/runs.tar, for `stemrepro adopt`. Text is made before,
-where there is a network: `stemrepro plan --scale gpu`, and the plan's stage `blocks`.
+is named as left out. A pilot chooses the scale's learning rate before the long runs (benchmarks/pilot_rate.py); without
+its end they have the scale's own. Runs share the device, as many as the scale's `workers`. Runs and scores end up in
+OUT/runs.tar, for `stemrepro adopt`; the scale with its rate, and the pilot, next to it. Text is made before, where
+there is a network: `stemrepro plan --scale gpu`, and the plan's stage `blocks`.
 
 With --device cpu sections of a GPU are skipped, and say so. The job was not run on a GPU so far.
 """
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -20,7 +23,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from stemrepro.common.paths import RUNS, SCORES
+from benchmarks.pilot_rate import PILOT
+from stemrepro.common.paths import RECIPES, RESULTS, RUNS, SCORES
 from stemrepro.common.provenance import provenance
 
 LAST = 4000
@@ -51,13 +55,15 @@ class Section:
 
 def sections(out: Path, device: str, scale: str, peak: float) -> list[Section]:
     """Return the sections in their order."""
-    commands = ("-m", "stemrepro.cli")
-    steps = "40" if device == "gpu" else "4"
+    commands, pilot = ("-m", "stemrepro.cli"), f"recipes/sweeps/{PILOT}.yaml"
+    steps, workers = ("40", "3") if device == "gpu" else ("4", "1")
     return [
         Section("versions", ("-c", VERSIONS), 30),
         Section("paths", ("-m", "benchmarks.device_paths", "--device", device, "--steps", steps), 180),
         Section("speeds", ("-m", "benchmarks.peers", "--device", "cuda", "--peak", str(peak), "--out",
-                           str(out / "speeds.csv")), 540, gpu=True),
+                           str(out / "speeds.csv")), 420, gpu=True),
+        Section("pilot", (*commands, "sweep", pilot, "--scale", scale, "--workers", workers), 240),
+        Section("rate", ("-m", "benchmarks.pilot_rate", scale), 60),
         Section("training", (*commands, "train", "--scale", scale, "--untracked"), 600),
         Section("scores", (*commands, "evaluate", "--scale", scale, "--part", "losses"), 120),
     ]  # fmt: skip
@@ -83,8 +89,14 @@ def ended(section: Section, device: str, left: float) -> dict:
 
 
 def pack(out: Path, scale: str) -> Path:
-    """Write runs and scores of a scale, as far as there are any, to a tar file, which is returned."""
-    path = out / "runs.tar"
+    """Write runs and scores of a scale, as far as there are any, to a tar file, which is returned.
+
+    The scale's file and the results of its pilot are copied next to it.
+    """
+    path, pilot = out / "runs.tar", RESULTS / scale / "sweeps" / PILOT
+    shutil.copy(RECIPES / "scales" / f"{scale}.yaml", out)
+    if pilot.exists():
+        shutil.copytree(pilot, out / PILOT, dirs_exist_ok=True)
     with tarfile.open(path, "w") as archive:
         for folder in (RUNS / scale, SCORES / scale):
             if folder.exists():
@@ -111,7 +123,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
     parser.add_argument("--scale", default="gpu")
-    parser.add_argument("--minutes", type=float, default=25)
+    parser.add_argument("--minutes", type=float, default=28)
     parser.add_argument("--peak", type=float, default=989e12, help="FLOPs a second of the device in bfloat16")
     given = parser.parse_args()
     work(given.out, given.device, given.scale, given.minutes, given.peak)

@@ -47,6 +47,8 @@ OPEN = 64
 """Files whose first documents are held out in turn."""
 TASKS = 1024
 """Shards of a source, at most; further files share a task."""
+BATCH = 64
+"""Documents that are encoded at once: all that they hold meanwhile is in memory, some hundred bytes a token."""
 FILES, PUBLISHED = "files.json", "published.json"
 
 
@@ -233,7 +235,9 @@ class WriteShard(DocumentTokenizer):
     """
 
     def __init__(self, folder: Path, source: str, tokenizer: Path, limits: list[float]) -> None:
-        super().__init__(str(folder), str(tokenizer), shuffle_documents=False, save_final_metadata=False)
+        super().__init__(
+            str(folder), str(tokenizer), shuffle_documents=False, save_final_metadata=False, batch_size=BATCH
+        )
         self.folder, self.source, self.limits = folder, source, limits
 
     @cached_property

@@ -3,7 +3,9 @@
 import json
 import shutil
 import tarfile
+from dataclasses import replace
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -23,18 +25,21 @@ def test_sections_end_are_killed_skipped_or_left_out_and_all_is_said(sample, tmp
     plan.write("tiny", ("angular_spread",))
     (tmp_path / "data/tiny").mkdir(parents=True)
     (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
-    real = {section.name: section for section in gpu_job.sections(tmp_path, "cpu", "tiny", 1e12)}
-    assert list(real)[:2] == ["versions", "paths"]
+    every = gpu_job.sections(tmp_path, "cpu", "tiny", 1e12)
+    real = {section.name: replace(section, seconds=600) for section in every}  # of a busy machine
+    assert list(real) == ["versions", "paths", "speeds", "pilot", "rate", "training", "scores"]
+    scale = tmp_path / "recipes/scales/tiny.yaml"
+    scale.write_text(scale.read_text() + "# stays\n")
     asked = [
         real["versions"], Section("endless", ("-c", "import time; time.sleep(60)"), 1), real["speeds"],
-        Section("failing", ("-c", "raise SystemExit(3)"), 30), real["training"],
+        Section("failing", ("-c", "raise SystemExit(3)"), 30), real["pilot"], real["rate"], real["training"],
         Section("too long", ("-c", "pass"), 10_000),
     ]  # fmt: skip
     monkeypatch.setattr(gpu_job, "sections", lambda *_: asked)
     gpu_job.work(tmp_path / "out", "cpu", "tiny", 20, 1e12)
     lines = [json.loads(line) for line in (tmp_path / "out/sections.jsonl").read_text().splitlines()]
     ends = {line["section"]: line["end"] for line in lines}
-    assert ends["versions"] == ends["training"] == "exit code 0", lines
+    assert ends["versions"] == ends["pilot"] == ends["rate"] == ends["training"] == "exit code 0", lines
     assert ends["endless"] == "killed after 1 s"
     assert ends["speeds"] == "skipped: no GPU"
     assert ends["failing"] == "exit code 3"
@@ -45,6 +50,17 @@ def test_sections_end_are_killed_skipped_or_left_out_and_all_is_said(sample, tmp
         names = archive.getnames()
     for arm in ("dense", "stem-third", "stem-full", "token-only"):
         assert f"runs/tiny/main/{arm}/seed0/weights.safetensors" in names
+    tried = pd.read_csv(tmp_path / "out/pilot_rate/data.csv")
+    best = float(tried.set_index("learning_rate")["prose"].idxmin())
+    assert sorted(tried["learning_rate"]) == [0.001, 0.002, 0.004, 0.008]
+    assert set(tried["seed"]) == {100}
+    assert best != TINY["learning_rate"]
+    text = (tmp_path / "out/tiny.yaml").read_text()
+    assert text.endswith("# stays\n")
+    assert yaml.safe_load(text) == yaml.safe_load(yaml.safe_dump(TINY | {"learning_rate": best}))
+    for arm in ("dense", "stem-full"):
+        run = yaml.safe_load((tmp_path / f"runs/tiny/main/{arm}/seed0/config.yaml").read_text())
+        assert run["training"]["learning_rate"] == best
 
 
 @pytest.mark.slow

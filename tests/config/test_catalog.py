@@ -209,7 +209,7 @@ def without_controls(recipe):
         ("table_design.yaml", lambda v: v.update(base="halb"),
          r"table_design\.yaml: base 'halb' is no variant at which all of the recipe's arms are trained"),
         ("retrofit.yaml", lambda v: v["variants"].pop("half"),
-         r"dense@second-half at scale '\w+': its 5 seeds resume from those of dense@half, of which the recipe asks "
+         r"dense@second-half at scale '\S+': its 5 seeds resume from those of dense@half, of which the recipe asks "
          r"for 0"),
         ("retrofit.yaml", lambda v: v["variants"]["half"].update(seeds=2),
          r"dense@second-half .* of which the recipe asks for 2; ask for as many there"),

@@ -87,7 +87,7 @@ class Project:
         (folder / "analysis").mkdir()
         for name in (".dvcignore", ".gitignore", *(f"recipes/{name}.yaml" for name in (*RECORDS, "paper_audit"))):
             shutil.copy(ROOT / name, folder / name)
-        self.edit("recipes/scales/smoke.yaml", "tokens: 16384,", "tokens: 8192,")
+        self.edit("recipes/scales/smoke.yaml", "tokens: 8192,", "tokens: 4096,")
         (folder / "recipes/pair.yaml").write_text(PAIR)
         (folder / "analysis/pair.py").write_text(ANALYSIS)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # where dvc and stemrepro are
