@@ -13,6 +13,7 @@ import pandas as pd
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
@@ -49,24 +50,10 @@ SOURCE_COLOUR = {
     "hub": HUES["grey"],
 }
 SOURCE_DASHES = dict(zip(SOURCE_COLOUR, (*DASHES, "-"), strict=True))
-DEEP = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#da8bc3", "#8c8c8c", "#ccb974", "#64b5cd")
-PAPER = {
-    "font.size": 9.12, "axes.labelsize": 9.12, "xtick.labelsize": 8.36, "ytick.labelsize": 8.36,
-    "axes.linewidth": 1.0, "patch.linewidth": 0.8, "lines.solid_capstyle": "round", "axes.axisbelow": True,
-    "axes.edgecolor": ".15", "axes.labelcolor": ".15", "text.color": ".15", "xtick.color": ".15", "ytick.color": ".15",
-    "grid.color": ".8", "patch.edgecolor": "w", "patch.force_edgecolor": True,
-    "axes.prop_cycle": mpl.cycler(color=DEEP),
-    **{f"{axis}tick.{kind}.{of}": value for axis in "xy" for kind, of, value in (
-        ("major", "size", 4.8), ("major", "width", 1.0), ("minor", "size", 3.2), ("minor", "width", 0.8))},
-}  # fmt: skip
-"""What `seaborn.set_theme("paper", "ticks", font_scale=0.95)` sets.
-
-To import seaborn takes two seconds, mostly for scipy.stats.
-"""
 
 
 def use_style(arms: dict[str, Arm]) -> None:
-    """Set seaborn's look for paper, how arms look, and all that would make two drawings of the same data differ."""
+    """Set seaborn's paper look, how arms look, and all that would make two drawings of the same data differ."""
     ARM_COLOUR.update({name: HUES[arm.hue] for name, arm in arms.items()})
     ARM_MARKER.update({name: arm.marker for name, arm in arms.items()})
     ARM_LABEL.update({name: arm.label or name for name, arm in arms.items()})
@@ -74,7 +61,8 @@ def use_style(arms: dict[str, Arm]) -> None:
     for name, arm in arms.items():
         ARM_DASHES[name] = DASHES[before[arm.hue] % len(DASHES)]
         before[arm.hue] += 1
-    mpl.rcParams.update(PAPER | {
+    sns.set_theme(context="paper", style="ticks", font_scale=0.95)
+    mpl.rcParams.update({
         "svg.hashsalt": "stemrepro", "svg.fonttype": "none", "pdf.fonttype": 42, "figure.dpi": 100, "savefig.dpi": 200,
         "axes.spines.top": False, "axes.spines.right": False, "axes.titleweight": "bold", "axes.titlesize": "medium",
         "axes.titlelocation": "left", "legend.frameon": False, "font.family": "DejaVu Sans",

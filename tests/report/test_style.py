@@ -1,6 +1,5 @@
 """The style guide, and all figures of the committed scores against what code can see of it."""
 
-import matplotlib as mpl
 import pandas as pd
 import pytest
 import seaborn as sns
@@ -16,7 +15,6 @@ from stemrepro.report.style import (
     ARM_LABEL,
     ARM_MARKER,
     PANEL,
-    PAPER,
     alone,
     error_bars,
     footer,
@@ -71,22 +69,6 @@ def test_every_arm_has_a_look_of_its_own(catalog):
 
 def test_hues_are_those_that_the_colour_blind_tell_apart():
     assert list(HUES.values())[1:] == list(sns.color_palette("colorblind", 10).as_hex())
-
-
-def test_the_look_is_seaborns_for_paper():
-    own = {"axes.titlesize", "legend.fontsize", "legend.title_fontsize", "lines.linewidth", "lines.markersize",
-           "axes.spines.top", "axes.spines.right", "font.family"}  # fmt: skip
-    unread = {"font.sans-serif", "image.cmap"}  # by any figure
-    theirs = {**sns.plotting_context("paper", font_scale=0.95), **sns.axes_style("ticks")}
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        use_style({})
-        assert PAPER.keys() <= theirs.keys() | {"axes.prop_cycle"}
-        for key in theirs.keys() - own - unread:
-            same = pytest.approx(theirs[key], rel=1e-12) if isinstance(theirs[key], float) else theirs[key]
-            assert mpl.rcParams[key] == same, key
-        colours = [entry["color"] for entry in mpl.rcParams["axes.prop_cycle"]]
-    assert colours == sns.color_palette("deep").as_hex()
 
 
 SCALES = {
