@@ -14,7 +14,7 @@ from stemrepro.config.address import MAIN, Address
 from stemrepro.pipeline.planned import Params, Planned, read_params
 
 SWEEPS = RECIPES / "sweeps"
-OTHERS = ("arms", "mixes", "paper", "variants", "shapes")
+OTHERS = ("arms", "mixes", "paper", "questions", "shapes", "variants")
 """Files of recipes/ that are no recipes."""
 AFTER = {"step": "stemrepro data", "part": "--part", "confidence": "--confidence", "placement": "--stem"}
 

@@ -81,12 +81,16 @@ def test_losses_and_gradients_are_those_of_one_process(deadline, tiny):
     for rank, result in enumerate(results):
         for way, (loss, gradients, _, _) in result.items():
             parallel = Parallel(devices=RANKS, **WAYS[way])
-            losses, sums = expected[getattr(torch, parallel.param_dtype), parallel.readers]
-            assert loss == pytest.approx(losses[rank // parallel.tensor], rel=1e-6), way
+            dtype = getattr(torch, parallel.param_dtype)
+            losses, sums = expected[dtype, parallel.readers]
+            # Without bfloat16 products of its own a processor rounds sums by how their operands lie in memory.
+            loosely = torch.finfo(dtype).eps if dtype == torch.bfloat16 else 0
+            assert loss == pytest.approx(losses[rank // parallel.tensor], rel=1e-6 + loosely / 10), way
             assert gradients.keys() == sums.keys()
             for name, gradient in gradients.items():
+                atol = 1e-6 + 3 * loosely * sums[name].abs().max().item()
                 torch.testing.assert_close(
-                    torch.tensor(gradient), sums[name], atol=1e-6, rtol=1e-5, msg=f"{way} {name}"
+                    torch.tensor(gradient), sums[name], atol=atol, rtol=1e-5, msg=f"{way} {name}"
                 )
     (wide, _), _, (narrow, _) = expected.values()
     assert min(abs(a - b) for a, b in zip(wide, narrow, strict=True)) > 1e-5  # so bfloat16 shows
