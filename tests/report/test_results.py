@@ -311,7 +311,7 @@ def test_equal_results_are_equal_bytes(given, catalog, tmp_path):
         for name in files - {"provenance.json"}
     )
     assert json.loads((tmp_path / "one/evidence.json").read_text()) == rows
-    assert "no runs, hash of settings p<" in (tmp_path / "one/figure.svg").read_text()  # no number of parameters
+    assert "no runs, hash of settings p<" in (tmp_path / "one/figure.svg").read_text()
 
 
 def test_every_panel_is_written_alone_and_those_that_are_gone_are_removed(catalog, tmp_path):
