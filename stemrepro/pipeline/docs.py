@@ -43,6 +43,7 @@ from stemrepro.config.address import MAIN, Address
 from stemrepro.config.catalog import Catalog
 from stemrepro.measures.catalog import load
 from stemrepro.measures.costs import dense_and_stem
+from stemrepro.measures.price import FLOAT
 from stemrepro.model.cost import parameter_counts, row_bytes
 from stemrepro.pipeline import price
 from stemrepro.pipeline.plan import make_params
@@ -52,8 +53,6 @@ from stemrepro.report.scoreboard import every_row, labelled, primary_table
 from stemrepro.report.verdicts import read_verdicts, recipe_table, sizes, tally_table
 
 SOURCES = Path("docs/src")
-ADAMW_BYTES = 16
-"""Bytes of a trained parameter: weight and gradient in 16 bits, a float32 copy, AdamW's two float32 moments."""
 
 
 @dataclass(frozen=True)
@@ -214,14 +213,14 @@ class Numbers:
         return price.markdown(self._catalog, make_params(self._catalog, scale), machine)
 
     def tables(self, placement: str, *shapes: str) -> str:
-        """List parameters and training memory of shapes with STEM; see ADAMW_BYTES."""
+        """List parameters and training memory of shapes with STEM: weights, gradients and AdamW's two moments."""
         lines = ["| shape | dense | tables | tables in AdamW | rows of a token |", "|---|--:|--:|--:|--:|"]
         for name in shapes:
             dense, stem = dense_and_stem(_pick("shape", name, self._catalog.shapes, "recipes/shapes.yaml"), placement)
             counts = parameter_counts(stem)["tables"]
             lines.append(
                 f"| {name} | {parameter_counts(dense)['total'] / 1e9:.2f}B | {counts / 1e9:.2f}B | "
-                f"{counts * ADAMW_BYTES / 1e9:.0f} GB | {row_bytes(stem, 1) / 1e3:.0f} kB |"
+                f"{counts * 4 * FLOAT / 1e9:.0f} GB | {row_bytes(stem, 1) / 1e3:.0f} kB |"
             )
         return "\n".join(lines)
 

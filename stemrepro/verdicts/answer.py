@@ -24,7 +24,7 @@ def says(verdict: str, opposes: bool = False) -> str:
 
 
 def answer(words: Iterable[str]) -> str:
-    """Return one of `ANSWERS` from what each deciding claim says; claims that were not tested count as silent."""
+    """Return one of `ANSWERS` from what each deciding claim says; one that was not tested neither says yes nor no."""
     said = set(words)
     if said <= {NOT_TESTED}:
         return NOT_TESTED
