@@ -12,7 +12,19 @@ from stemrepro.measures.sizes import LINES, Sizes
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import parameter_counts
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, BETTER, PLAIN, SMALLEST, error_bars, look, sheet
+from stemrepro.report.style import (
+    ARM_COLOUR,
+    ARM_LABEL,
+    ARM_MARKER,
+    BETTER,
+    PLAIN,
+    SMALL,
+    SMALLEST,
+    error_bars,
+    label_outer,
+    look,
+    sheet,
+)
 
 STEM = ("stem-third", "stem-full")
 COMPARED = ("input-add", "stem-full", "dense-equal-size")
@@ -112,7 +124,7 @@ def draw_leads(axes: Axes, data: pd.DataFrame, line: str) -> None:
 
 def draw_others(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the paper's leads and the re-runs', which the law has not seen."""
-    for name, marker, label in (("paper", None, "paper"), ("re-runs", "*", "re-runs: 1/2")):
+    for name, marker, label in (("paper", None, "paper"), ("re-runs", "*", "MoME's re-runs of 1/2")):
         rows = data[data["panel"] == name]
         for number, (x, value, arm) in enumerate(
             zip(rows["x"].astype(float), rows["value"], rows["what"], strict=True)
@@ -121,6 +133,11 @@ def draw_others(axes: Axes, data: pd.DataFrame) -> None:
                 x, value, color=PLAIN, ls="none", marker=marker or ARM_MARKER[arm], ms=7 if marker else 5, mfc="white",
                 label=label if not number else "_",
             )  # fmt: skip
+            if name == "paper":
+                axes.annotate(
+                    arm.removeprefix("stem-").replace("third", "1/3").replace("half", "1/2"), (x, value), (5, 0),
+                    textcoords="offset points", va="center", fontsize=SMALLEST, color=PLAIN,
+                )  # fmt: skip
 
 
 def draw_compared(axes: Axes, data: pd.DataFrame, measure: Sizes) -> None:
@@ -173,11 +190,43 @@ def draw(data: pd.DataFrame, measure: Sizes) -> Figure:
     return figure
 
 
+def draw_networks(axes: Axes) -> None:
+    """Draw a SwiGLU FFN beside STEM's, from the token below to the output above."""
+    axes.set(xlim=(0, 10), ylim=(0, 10))
+    axes.axis("off")
+    for left, name, second, source, colour in (
+        (0.0, "SwiGLU", "$W_u$", "x", PLAIN),
+        (5.2, "STEM", "row of\ntable $U$", "token id", ARM_COLOUR["stem-full"]),
+    ):
+        gate, other, middle = left + 1.1, left + 3.5, left + 2.3
+        axes.text(middle, 9.7, name, ha="center", va="top", weight="bold", fontsize=SMALL + 1, color=colour)
+        for x, y, words, edge in (
+            (gate, 3.0, "$W_g$", PLAIN), (gate, 4.9, "SiLU", PLAIN), (other, 3.0, second, colour),
+            (middle, 6.3, "$\\times$", PLAIN), (middle, 7.8, "$W_d$", PLAIN),
+        ):  # fmt: skip
+            box = {"boxstyle": "round,pad=0.3", "fc": "white", "ec": edge, "lw": 1.6 if edge != PLAIN else 0.8}
+            axes.text(x, y, words, ha="center", va="center", fontsize=SMALL, color=edge, bbox=box)
+        for x, words in ((gate, "x"), (other, source)):
+            axes.text(x, 1.2, words, ha="center", va="center", fontsize=SMALL, color=colour if x == other else PLAIN)
+        for start, end in (
+            ((gate, 1.6), (gate, 2.5)), ((other, 1.6), (other, 2.3)), ((gate, 3.5), (gate, 4.4)),
+            ((gate, 5.4), (middle - 0.35, 6.1)), ((other, 3.7), (middle + 0.35, 6.1)),
+            ((middle, 6.7), (middle, 7.3)), ((middle, 8.3), (middle, 8.9)),
+        ):  # fmt: skip
+            axes.annotate(
+                "", end, start, arrowprops={"arrowstyle": "-|>", "color": PLAIN, "lw": 0.8, "shrinkA": 0, "shrinkB": 0}
+            )
+
+
 def front(data: pd.DataFrame, measure: Sizes) -> Figure:
-    """Draw the leads along both lines of sizes, what the law says beyond them, and others' numbers."""
-    figure, grid = sheet("ab", 3.4, {"a": TITLES["fixed"], "b": TITLES["grown"]})
-    for axes, line in zip(grid.values(), LINES, strict=True):
-        draw_leads(axes, data, line)
-        draw_others(axes, data)
-        axes.legend(fontsize=SMALLEST)
+    """Draw what STEM changes, its leads along both lines of sizes, what the law says beyond them, and others' numbers."""
+    titles = {"a": "What STEM replaces", "b": TITLES["fixed"], "c": TITLES["grown"]}
+    figure, grid = sheet("abc", 3.3, titles, width_ratios=(1.05, 1.3, 1.2))
+    draw_networks(grid["a"])
+    for letter, line in zip("bc", LINES, strict=True):
+        draw_leads(grid[letter], data, line)
+        draw_others(grid[letter], data)
+        grid[letter].set_xlim(right=7e9)  # room for the marks' names
+        grid[letter].legend(loc="lower left", fontsize=SMALLEST)
+    label_outer(grid["c"])
     return figure

@@ -52,7 +52,7 @@ CAPTION = re.compile(r"\)\n\n\*([^*\n].*?)\*\n\n", re.DOTALL)
 @pytest.mark.parametrize(
     ("page", "first", "last", "expressions"),
     [
-        ("README.md", "\n## Six findings\n", "\n## Run it\n", 15),
+        ("README.md", "\n## Six findings\n", "\n## Read a verdict\n", 15),
         ("findings.md", "\n## ", None, 100),
         ("report.md", "\n## 2", "\n## 7", 40),
     ],
