@@ -94,7 +94,7 @@ def draw_lead(axes: Axes, data: pd.DataFrame, by: str) -> None:
 
 
 def draw_tasks(axes: Axes, data: pd.DataFrame, measure: Reasoning) -> None:
-    """Draw STEM 1/3 less dense on the paper's tasks: its numbers, and ours where they were measured."""
+    """Draw STEM 1/3 less dense on the paper's tasks: its numbers and ours."""
     paper = data[data["panel"] == "tasks, the paper's"]
     ours = data[data["panel"] == "tasks, ours"].set_index("what")
     places = np.arange(len(paper))[::-1]
@@ -111,17 +111,19 @@ def draw_tasks(axes: Axes, data: pd.DataFrame, measure: Reasoning) -> None:
             )
     axes.axvline(0, color="black", lw=0.6)
     axes.set_yticks(places, paper["what"], fontsize=SMALLEST)
-    words = "STEM 1/3 less dense (points)" if len(ours) else "STEM 1/3 less dense (points)\nnot testable at this scale"
-    axes.set(xlabel=words, xlim=(min(-1, paper["value"].min() - 1), None))
+    axes.set(xlabel=f"STEM 1/3 less dense\n(points), {BETTER}", xlim=(min(-1, paper["value"].min() - 1), None))
     axes.legend(loc="lower right")
 
 
 def draw(data: pd.DataFrame, measure: Reasoning) -> Figure:
-    """Draw losses on the left, tasks on the right."""
+    """Draw losses, and next to them the paper's tasks where any was measured here."""
     titles = {"a": "Leads on prose by distance", "b": "Leads on prose by position", "c": "Tasks of reasoning"}
-    figure, grid = sheet("ac;bc", 5.6, titles, width_ratios=(3, 2))
+    if (data["panel"] == "tasks, ours").any():
+        figure, grid = sheet("ac;bc", 5.6, titles, width_ratios=(3, 2))
+        draw_tasks(grid["c"], data, measure)
+    else:
+        figure, grid = sheet("a;b", 5.6, {letter: titles[letter] for letter in "ab"})
     for letter, by in zip("ab", WORDS, strict=True):
         draw_lead(grid[letter], data, by)
-    draw_tasks(grid["c"], data, measure)
     one_legend(figure, [grid["a"]], columns=3)
     return figure

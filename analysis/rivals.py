@@ -16,11 +16,20 @@ from stemrepro.report.forest import (
     robustness_rows,
 )
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, GAIN, error_bars, sheet
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, GAIN, PLAIN, SMALLEST, error_bars, sheet
 from stemrepro.verdicts.contrast import Contrast
 
 PAIRS = ("0", "1-3", "4-31", "32+")
 SPLIT = ("stem-full", "token-only", "ngram-table", "value-embeddings", "dense-equal-size")
+DEARER = 1.1
+"""Times dense's FLOPs from which a mark is hollow."""
+NAMED = {
+    "ngram-table": ("right", -7, 0), "stem-full": ("right", -7, -7), "dense-equal-size": ("right", -7, 7),
+    "bigram-input": ("right", -7, 6), "stem-third": ("right", -6, 5), "token-only": ("right", -7, 5),
+    "stem-frozen": ("right", -7, 6), "topk-moe": ("right", -7, -9), "value-embeddings": ("center", 0, 20),
+    "up-removed": ("left", 7, -14),
+}  # fmt: skip
+"""Arms that are named next to their mark, with the side of the name that is there, and where, in points."""
 
 
 def collect(measure: Rivals) -> pd.DataFrame:
@@ -44,22 +53,31 @@ def collect(measure: Rivals) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def draw_costs(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw gain over dense against FLOPs; the area of a mark grows with the parameters."""
+def draw_sizes(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw gain over dense against all parameters, tables counted; those that differ most in size have their names."""
     values = {panel: data[data["panel"] == panel].set_index("what") for panel in ("loss", "FLOPs", "parameters")}
     for arm, row in values["loss"].iterrows():
-        x, size = values["FLOPs"].loc[arm, "value"], values["parameters"].loc[arm, "value"]
-        axes.errorbar(x, row["value"], yerr=error_bars(row)[:, None], color=ARM_COLOUR[arm])
-        axes.plot(
-            x, row["value"], ARM_MARKER[arm], ms=np.sqrt(22 * size), color=ARM_COLOUR[arm], mec="white", mew=0.3,
-            zorder=3, label=ARM_LABEL[arm],
-        )  # fmt: skip
+        x, flops = (values[panel].loc[arm, "value"] for panel in ("parameters", "FLOPs"))
+        look = {
+            "color": ARM_COLOUR[arm],
+            "marker": ARM_MARKER[arm],
+            "mfc": ARM_COLOUR[arm] if flops < DEARER else "white",
+        }
+        axes.errorbar(x, row["value"], yerr=error_bars(row)[:, None], zorder=3, **look)
+        if arm in NAMED:
+            side, *place = NAMED[arm]
+            axes.annotate(
+                ARM_LABEL[arm].removeprefix("STEM, ").removesuffix(" (control)"), (x, row["value"]), place,
+                textcoords="offset points", ha=side, va="center", fontsize=SMALLEST, color=ARM_COLOUR[arm],
+            )  # fmt: skip
     axes.axhline(0, color="black", lw=0.6)
     axes.axvline(1, color="black", lw=0.6, ls=":")
     axes.set_xscale("log", base=2)
-    ticks = [0.75, 1, 1.5, 2, 3]
+    ticks = [1, 1.5, 2, 3, 4]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set(xlabel="FLOPs / dense's (area: parameters)", ylabel=GAIN)
+    axes.plot([], [], "o", color=PLAIN, mfc="white", label=f"{DEARER:g} times dense's FLOPs or more")
+    axes.set(xlabel="all parameters / dense's", ylabel=GAIN)
+    axes.legend(loc="upper left")
 
 
 def draw_pairs(axes: Axes, data: pd.DataFrame) -> None:
@@ -73,10 +91,10 @@ def draw_pairs(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw(data: pd.DataFrame, measure: Rivals) -> Figure:
-    """Draw gains over dense, their costs, and where they lie."""
+    """Draw gains over dense, their sizes, and where they lie."""
     gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
     order = list(gains["what"])
-    titles = {"a": "Gain in prose loss", "b": "What it costs (marks as in a)", "c": "By count of the token pair"}
+    titles = {"a": "Gain in prose loss", "b": "By size (marks as in a)", "c": "By count of the token pair"}
     figure, grid = sheet("ab;ac", 6.6, titles)
     draw_forest(grid["a"], gains, order, GAIN, shift=-0.12)
     draw_robustness(grid["a"], data, order, shift=0.2)
@@ -84,6 +102,6 @@ def draw(data: pd.DataFrame, measure: Rivals) -> Figure:
     grid["a"].legend(loc="lower right", ncols=2)
     grid["a"].set_ylim(len(order) + 0.7, -0.5)  # room for the legend, so that none of its marks stands in a row
     name_rows(grid["a"], order)
-    draw_costs(grid["b"], data)
+    draw_sizes(grid["b"], data)
     draw_pairs(grid["c"], data)
     return figure

@@ -219,7 +219,7 @@ def draw_networks(axes: Axes) -> None:
 
 
 def front(data: pd.DataFrame, measure: Sizes) -> Figure:
-    """Draw what STEM changes, its leads along both lines of sizes, what the law says beyond them, and others' numbers."""
+    """Draw what STEM replaces, its leads along both lines of sizes, the law beyond them, and others' numbers."""
     titles = {"a": "What STEM replaces", "b": TITLES["fixed"], "c": TITLES["grown"]}
     figure, grid = sheet("abc", 3.3, titles, width_ratios=(1.05, 1.3, 1.2))
     draw_networks(grid["a"])

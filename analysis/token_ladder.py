@@ -318,12 +318,36 @@ def draw_parts(axes: Axes, data: pd.DataFrame) -> None:
     axes.axhline(0, color="black", lw=0.6)
 
 
+def draw_stack(axes: Axes, data: pd.DataFrame) -> None:
+    """Stack both parts of STEM full's gap at each rung: what a table without a gate gains, and what is beyond it.
+
+    An interval is that of the part whose top it is at.
+    """
+    parts = {
+        name: data[(data["panel"] == "part") & (data["what"] == name)] for name in ("token part", "contextual part")
+    }
+    lookup, context = parts.values()
+    x, total = np.arange(len(lookup)), lookup["value"].to_numpy() + context["value"].to_numpy()
+    for rows, below, arm, hatch, label in (
+        (lookup, 0, "token-only", "//", "a lookup of the token, no gate"),
+        (context, lookup["value"], "stem-full", "", "what the gate adds: context"),
+    ):
+        axes.bar(
+            x, rows["value"], 0.6, bottom=below, color=ARM_COLOUR[arm], hatch=hatch, ec="white", lw=0.8, label=label
+        )
+    axes.errorbar(x - 0.12, lookup["value"], yerr=error_bars(lookup), color="black", ls="none", lw=0.9)
+    axes.errorbar(x + 0.12, total, yerr=error_bars(context), color="black", ls="none", lw=0.9)
+    axes.axhline(0, color="black", lw=0.6)
+    axes.set_xticks(x, [f"{place:.2g}" if place < 10 else f"{place:.0f}" for place in lookup["x"].astype(float)])
+    axes.set(xlabel=TOKENS, ylabel=GAIN)
+
+
 def front(data: pd.DataFrame, measure: Scaling) -> Figure:
-    """Draw STEM's gap along tokens per parameter with both rival predictions, and what it is made of.
+    """Draw STEM's gap along tokens per parameter with both rival predictions, and its two parts on each other.
 
     The gap's size at the last rung is written next to it.
     """
-    figure, grid = sheet("ab", 3.3, {"a": "What STEM gains on dense", "b": "What the gain is made of"})
+    figure, grid = sheet("ab", 3.3, {"a": "What STEM gains on dense", "b": "Where STEM full's gain is from"})
     relative, parts = grid.values()
     draw_gaps(relative, data, "gap, %")
     draw_rivals(relative, data)
@@ -336,11 +360,10 @@ def front(data: pd.DataFrame, measure: Scaling) -> Figure:
             words, (float(last["x"]), last["value"]), (6, 0), textcoords="offset points", va="center",
             fontsize=SMALLEST, color=ARM_COLOUR[arm],
         )  # fmt: skip
-    draw_parts(parts, data)
+    draw_stack(parts, data)
     along(relative, data, f"loss below dense's (%), {BETTER}")
-    along(parts, data, "difference of losses (nats/token)")
-    for axes in (relative, parts):
-        roomy(axes)
+    roomy(relative)
+    roomy(parts, columns=1)
     return figure
 
 
@@ -394,9 +417,9 @@ def draw(data: pd.DataFrame, measure: Scaling) -> Figure:
     return figure
 
 
-def roomy(axes: Axes) -> None:
+def roomy(axes: Axes, columns: int = 2) -> None:
     """Give axes a legend above everything that is drawn."""
     low, high = axes.get_ylim()
     entries = len(list(chain(*axes.get_legend_handles_labels()))) // 2
-    axes.set_ylim(low, high + (0.07 + 0.095 * ((entries + 1) // 2)) * (high - low))
-    axes.legend(loc="upper left", ncols=2, columnspacing=0.9, handlelength=1.8, borderaxespad=0.1)
+    axes.set_ylim(low, high + (0.07 + 0.095 * -(-entries // columns)) * (high - low))
+    axes.legend(loc="upper left", ncols=columns, columnspacing=0.9, handlelength=1.8, borderaxespad=0.1)

@@ -137,15 +137,16 @@ def run_inputs(inputs: Inputs, measure: Measure) -> dict:
 
 
 def save_panels(folder: Path, figure: Figure) -> None:
-    """Write every panel of a figure alone as <letter>.svg, for narrow screens.
+    """Write every panel of a figure alone as <letter>.svg, for narrow screens, and as <letter>.png, for slides.
 
     Files of panels that are gone are removed.
     """
     letters = set()
     for letter in alone(figure):
-        atomic_write(folder / f"{letter}.svg", render(figure, "svg"))
+        for kind in ("svg", "png"):
+            atomic_write(folder / f"{letter}.{kind}", render(figure, kind))
         letters.add(letter)
-    for path in folder.glob("*.svg"):
+    for path in folder.glob("*.*g"):
         if path.stem not in letters:
             path.unlink()
 

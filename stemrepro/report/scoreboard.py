@@ -48,6 +48,7 @@ from stemrepro.verdicts.rule import CONTRADICTED, NOT_ATTEMPTED, NOT_TESTED, SUP
 
 QUESTIONS = "questions"
 """Folder of the questions' pages, next to README.md."""
+REUSE = "Figures and numbers are free to reuse (Apache-2.0); please name this repository."
 MEANING = {
     SUPPORTED: "the effect is shown to have the claimed sign; an equivalence, an ordering or a number is shown",
     CONTRADICTED: "the effect is shown to have the other sign, or to be too small to count; a number is another one",
@@ -307,6 +308,7 @@ def html(page: Page) -> str:
     root = os.path.relpath(".", page.out)
     groups = by_origin(page.rows)
     text = environment.get_template("scoreboard.html").render(
+        reuse=REUSE,
         sections=page.sections,
         questions=page.questions,
         answers=ANSWERS,
@@ -370,6 +372,7 @@ def question_page(one: dict, rows: dict[str, dict], home: str) -> str:
         figure = one["figure"]
         path = f"{home}/{figure['scale']}/{figure['recipe']}"
         lines += ["", f"![Panel {figure['letter']} of: {figure['title']}]({path}/panels/{figure['letter']}.svg)"]
+        lines += ["", f"[For slides]({path}/panels/{figure['letter']}.png). {REUSE}"]
     heads = "| claim | whose | says | paper | ours | evidence | verdict | why |"
     lines += ["", heads, "|---|---|---|---|---|---|---|---|"] if one["lines"] else []
     for line in one["lines"]:

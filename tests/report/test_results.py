@@ -304,7 +304,8 @@ def test_equal_results_are_equal_bytes(given, catalog, tmp_path):
     written = (path for path in (tmp_path / "one").rglob("*") if path.is_file())
     files = {path.relative_to(tmp_path / "one").as_posix() for path in written}
     assert files == {
-        "figure.pdf", "figure.svg", "figure.png", "panels/a.svg", "data.csv", "evidence.json", "provenance.json"
+        "figure.pdf", "figure.svg", "figure.png", "panels/a.svg", "panels/a.png", "data.csv", "evidence.json",
+        "provenance.json",
     }  # fmt: skip
     assert all(
         (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
@@ -322,7 +323,9 @@ def test_every_panel_is_written_alone_and_those_that_are_gone_are_removed(catalo
             axes.plot([0, 1], [0, 1])
         settle(figure)
         save_panels(tmp_path, figure)
-        assert sorted(path.name for path in tmp_path.iterdir()) == [f"{letter}.svg" for letter in letters]
+        assert sorted(path.name for path in tmp_path.iterdir()) == [
+            f"{letter}.{kind}" for letter in letters for kind in ("png", "svg")
+        ]
     text = (tmp_path / "b.svg").read_text()
     assert "Panel b" in text
     assert "Panel a" not in text
