@@ -15,7 +15,7 @@ from stemrepro.model.cost import (
     table_1_decode_saving,
     table_1_saving,
 )
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALLEST, plt, sheet
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, BETTER, PLAIN, SMALLEST, plt, sheet
 
 PLACEMENTS = ("third", "half", "full")
 MODELS = {"llama-3.2-1b": ("1B", "-"), "mobilellm-350m": ("350M", (0, (4, 2)))}
@@ -114,7 +114,7 @@ def draw_length(axes: Axes, data: pd.DataFrame) -> None:
     handles += [plt.Line2D([], [], color="black", ls=dashes, lw=1, label=label) for label, dashes in MODELS.values()]
     axes.legend(handles=handles, ncol=2, columnspacing=0.8, handlelength=1.8, loc="upper right")
     axes.set_xscale("log", base=2)
-    axes.set(xlabel="tokens a sequence", ylabel="forward FLOPs saved (%)", ylim=(0, 36))
+    axes.set(xlabel="tokens a sequence", ylabel=f"forward FLOPs saved (%), {BETTER}", ylim=(0, 36))
 
 
 def draw_width(axes: Axes, data: pd.DataFrame) -> None:
@@ -124,7 +124,9 @@ def draw_width(axes: Axes, data: pd.DataFrame) -> None:
         axes.text(rows["x"].iloc[-1], rows["value"].iloc[-1] + 0.6, ARM_LABEL[f"stem-{placement}"],
                   fontsize=SMALLEST, color=colour(placement), ha="right")  # fmt: skip
     axes.set_xscale("log", base=2)
-    axes.set(xlabel="width (4,096 tokens, 16 layers, d_ff = 4 d)", ylabel="forward FLOPs saved (%)", ylim=(0, 36))
+    axes.set(
+        xlabel="width (4,096 tokens, 16 layers, d_ff = 4 d)", ylabel=f"forward FLOPs saved (%), {BETTER}", ylim=(0, 36)
+    )
 
 
 def draw_decode(axes: Axes, data: pd.DataFrame) -> None:
@@ -138,7 +140,7 @@ def draw_decode(axes: Axes, data: pd.DataFrame) -> None:
         axes.axhline(printed, color=shade, lw=1, ls=(0, (2, 2)))
     axes.plot([], [], color="black", lw=1, ls=(0, (2, 2)), label="Table 1: at any batch")
     axes.set_xscale("log", base=2)
-    axes.set(xlabel="sequences decoded together", ylabel="reads saved (% of a layer)", ylim=(0, 32))
+    axes.set(xlabel="sequences decoded together", ylabel=f"reads saved (% of a layer), {BETTER}", ylim=(0, 32))
     axes.legend(loc="upper right", ncol=2, columnspacing=0.8)
 
 

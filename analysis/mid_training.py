@@ -11,7 +11,7 @@ from stemrepro.config.address import MAIN
 from stemrepro.measures.losses import contrast
 from stemrepro.measures.mid_training import ANEW, FURTHER, KEPT, TEXTS, MidTraining
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_LABEL, GAIN, error_bars, look, one_legend, sheet
+from stemrepro.report.style import ARM_LABEL, GAIN, LESS, error_bars, look, one_legend, sheet
 from stemrepro.verdicts.contrast import Contrast
 
 BEFORE = "prose, before"
@@ -81,7 +81,7 @@ def draw_training(axes: Axes, data: pd.DataFrame) -> None:
                 line["x"].astype(float) / 1000, line["value"], yerr=error_bars(line),
                 **look(arm, hollow=variant == ANEW) | {"ls": dashes}, label=label(arm, variant),
             )  # fmt: skip
-    axes.set(xlabel="tokens of the stage (thousands)", ylabel="training loss (nats/token)")
+    axes.set(xlabel="tokens of the stage (thousands)", ylabel=f"{LESS}, training loss\n(nats/token)")
 
 
 def draw_anew(axes: Axes, data: pd.DataFrame) -> None:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from stemrepro.config.address import MAIN
 from stemrepro.measures.needle import ANEW, KEPT, Needle
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_LABEL, BETTER, SMALL, error_bars, look, sheet
+from stemrepro.report.style import ARM_LABEL, BETTER, LESS, SMALL, error_bars, look, sheet
 from stemrepro.verdicts.contrast import Contrast
 
 MAPS = ("dense", "stem-third", "stem-full")
@@ -106,7 +106,7 @@ def draw_recovery(axes: Axes, data: pd.DataFrame, measure: Needle) -> None:
             label = f"{ARM_LABEL[arm]}, tables anew" if variant == ANEW else ARM_LABEL[arm]
             axes.errorbar(line["x"].astype(float) / 1000, line["value"], yerr=error_bars(line), 
                           **look(arm, hollow=variant == ANEW) | {"ls": dashes}, label=label)  # fmt: skip
-    axes.set(xlabel="tokens of the extension (thousands)", ylabel="training loss (nats/token)")
+    axes.set(xlabel="tokens of the extension (thousands)", ylabel=f"{LESS}, training loss\n(nats/token)")
     axes.legend(loc="upper right")
 
 

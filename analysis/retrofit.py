@@ -11,7 +11,7 @@ from stemrepro.config.address import MAIN
 from stemrepro.measures.losses import contrast
 from stemrepro.measures.retrofit import INTERPOLATED, MEAN, ROWS, SCRATCH, Retrofit
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_LABEL, GAIN, error_bars, look, one_legend, sheet
+from stemrepro.report.style import ARM_LABEL, GAIN, LESS, error_bars, look, one_legend, sheet
 from stemrepro.verdicts.contrast import Contrast
 
 PLACES = {
@@ -79,7 +79,7 @@ def draw_training(axes: Axes, data: pd.DataFrame) -> None:
         axes.errorbar(line["x"].astype(float) / 1000, line["value"], yerr=error_bars(line),
                       **look(arm, hollow=variant != SCRATCH) | {"ls": DASHES[variant]},
                       label=ARM_LABEL[arm] + WORDS[variant])  # fmt: skip
-    axes.set(xlabel="tokens of the second stage (thousands)", ylabel="training loss (nats/token)")
+    axes.set(xlabel="tokens of the second stage (thousands)", ylabel=f"{LESS}, training loss (nats/token)")
 
 
 def draw(data: pd.DataFrame, measure: Retrofit) -> Figure:

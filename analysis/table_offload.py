@@ -25,18 +25,19 @@ from stemrepro.measures.offload import (
 from stemrepro.measures.offload_rates import DEVICES
 from stemrepro.measures.offload_training import from_host, on_device
 from stemrepro.model.cost import break_even_bandwidth, parameter_counts, row_bytes
-from stemrepro.report.style import (
+from stemrepro.report.style import (  # fmt: skip
     ARM_COLOUR,
     ARM_LABEL,
     ARM_MARKER,
     DASHES,
+    LESS,
     PLAIN,
     SMALLEST,
     SOURCE_COLOUR,
     SOURCE_DASHES,
     plt,
     sheet,
-)  # fmt: skip
+)
 
 MODELS = {"llama-3.2-1b": "1B", "mobilellm-350m": "350M"}
 PLACEMENTS = ("third", "half", "full")
@@ -149,7 +150,7 @@ def draw_link(axes: Axes, data: pd.DataFrame, model: str, placement: str) -> Non
     axes.axvline(even, ymax=BELOW, color=ARM_COLOUR[f"stem-{placement}"], lw=1.2, ls=(0, (3, 1)), label="break-even")
     axes.set_xscale("log")
     axes.set_yscale("symlog", linthresh=1)
-    axes.set(xlabel="link (GB/s)", ylabel="slower than on the device (%)", ylim=(-0.4, 4e4))
+    axes.set(xlabel="link (GB/s)", ylabel=f"{LESS}, slower than\non the device (%)", ylim=(-0.4, 4e4))
     axes.legend(fontsize=SMALLEST, loc="upper right", ncol=2)
 
 
@@ -184,7 +185,7 @@ def draw_decode(axes: Axes, data: pd.DataFrame) -> None:
     """Draw a decode step's slowdown against the sequences decoded together."""
     draw_many(axes, data, "decode")
     axes.set_yscale("symlog", linthresh=1)
-    axes.set(xlabel="sequences decoded together", ylabel="slower than on the device (%)", ylim=(-0.1, 2000))
+    axes.set(xlabel="sequences decoded together", ylabel=f"{LESS}, slower than\non the device (%)", ylim=(-0.1, 2000))
 
 
 def draw_training(axes: Axes, data: pd.DataFrame) -> None:
@@ -198,7 +199,7 @@ def draw_training(axes: Axes, data: pd.DataFrame) -> None:
     axes.set_yticks([], minor=True)
     axes.set(
         xlabel="tokens of a step on one device",
-        ylabel="slower than on the device (%)",
+        ylabel=f"{LESS}, slower than\non the device (%)",
         ylim=(6, 8 * data[data["panel"] == "training"]["value"].max()),
     )
 

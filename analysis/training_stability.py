@@ -101,7 +101,7 @@ def draw_losses(axes: Axes, data: pd.DataFrame) -> None:
     axes.plot([], [], "|", color=PLAIN, ms=5, label="step with a spike in some seed")
     lines = data[data["panel"] == "loss"]["value"]
     axes.set_ylim(lines.min() - 0.3, lines.quantile(0.97) + 0.5)
-    axes.set(xlabel="training step", ylabel="training loss (nats/token)")
+    axes.set(xlabel="training step", ylabel=f"{LESS}, training loss\n(nats/token)")
     axes.legend(loc="upper right")
 
 
@@ -153,7 +153,7 @@ def draw_ends(axes: Axes, data: pd.DataFrame) -> None:
     ends = data[data["panel"].isin([f"end, {kind}" for kind in kinds])][["value", "ci_low", "ci_high"]]
     low, high = np.nanmin(ends), min(np.nanmax(ends), 12)  # a run that blew up may leave the panel
     axes.set_ylim(low - 0.12 * (high - low), high + 0.45 * (high - low))  # room for words below and above
-    axes.set(xlabel="learning rate / the scale's", ylabel="last tenth's training loss (nats/token)")
+    axes.set(xlabel="learning rate / the scale's", ylabel=f"{LESS}, last tenth's\ntraining loss (nats/token)")
     axes.legend(loc="upper left", ncols=2)
 
 

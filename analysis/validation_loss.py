@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from stemrepro.config.paper import Paper
 from stemrepro.measures.comparison import Comparison
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, GAIN, SMALL, error_bars, look, one_legend, sheet
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, GAIN, LESS, SMALL, error_bars, look, one_legend, sheet
 from stemrepro.verdicts.contrast import Contrast
 
 STEM_ARMS = ("stem-third", "stem-half", "stem-full")
@@ -56,7 +56,7 @@ def draw_curve(axes: Axes, data: pd.DataFrame, x: str, unit: float, label: str) 
         axes.fill_between(rows[x] / unit, rows["ci_low"], rows["ci_high"], color=ARM_COLOUR[arm], alpha=0.15, lw=0)
     settled = data[data["tokens"] > data["tokens"].max() * 0.15]["value"]
     axes.set_ylim(settled.min() - 0.05, settled.max() + 0.1)
-    axes.set(xlabel=label, ylabel="prose loss (nats/token)")
+    axes.set(xlabel=label, ylabel=f"{LESS}, prose loss (nats/token)")
 
 
 def draw_gaps(axes: Axes, data: pd.DataFrame, paper: Paper) -> None:
