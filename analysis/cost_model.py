@@ -15,7 +15,7 @@ from stemrepro.model.cost import (
     table_1_decode_saving,
     table_1_saving,
 )
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, BETTER, PLAIN, SMALLEST, plt, sheet
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, BETTER, PLAIN, SMALLEST, doubling, plt, sheet
 
 PLACEMENTS = ("third", "half", "full")
 MODELS = {"llama-3.2-1b": ("1B", "-"), "mobilellm-350m": ("350M", (0, (4, 2)))}
@@ -113,7 +113,7 @@ def draw_length(axes: Axes, data: pd.DataFrame) -> None:
                 plt.Line2D([], [], color="#8c8c8c", lw=0.9, label="one layer, Table 1")]  # fmt: skip
     handles += [plt.Line2D([], [], color="black", ls=dashes, lw=1, label=label) for label, dashes in MODELS.values()]
     axes.legend(handles=handles, ncol=2, columnspacing=0.8, handlelength=1.8, loc="upper right")
-    axes.set_xscale("log", base=2)
+    doubling(axes, "x")
     axes.set(xlabel="tokens a sequence", ylabel=f"forward FLOPs saved (%), {BETTER}", ylim=(0, 36))
 
 
@@ -123,7 +123,7 @@ def draw_width(axes: Axes, data: pd.DataFrame) -> None:
         axes.plot(rows["x"], rows["value"], **placed(placement))
         axes.text(rows["x"].iloc[-1], rows["value"].iloc[-1] + 0.6, ARM_LABEL[f"stem-{placement}"],
                   fontsize=SMALLEST, color=colour(placement), ha="right")  # fmt: skip
-    axes.set_xscale("log", base=2)
+    doubling(axes, "x")
     axes.set(
         xlabel="width (4,096 tokens, 16 layers, d_ff = 4 d)", ylabel=f"forward FLOPs saved (%), {BETTER}", ylim=(0, 36)
     )
@@ -139,7 +139,7 @@ def draw_decode(axes: Axes, data: pd.DataFrame) -> None:
         printed = savings[savings["what"] == f"Table 1, {what}"]["value"].item()
         axes.axhline(printed, color=shade, lw=1, ls=(0, (2, 2)))
     axes.plot([], [], color="black", lw=1, ls=(0, (2, 2)), label="Table 1: at any batch")
-    axes.set_xscale("log", base=2)
+    doubling(axes, "x")
     axes.set(xlabel="sequences decoded together", ylabel=f"reads saved (% of a layer), {BETTER}", ylim=(0, 32))
     axes.legend(loc="upper right", ncol=2, columnspacing=0.8)
 
@@ -180,7 +180,7 @@ def draw_moved(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
             axes.plot(rows["x"], rows["value"], **placed(placement), ls=dashes, markevery=2, label=arm)
     axes.plot([], [], color="black", ls=(0, (2, 2)), lw=1, label="every token")
     axes.plot([], [], color="black", lw=1, label="distinct tokens (Zipf estimate)")
-    axes.set_xscale("log", base=2)
+    doubling(axes, "x")
     axes.set_yscale("log")
     axes.set(xlabel="tokens in the batch (1B)", ylabel=label)
 

@@ -21,6 +21,7 @@ from stemrepro.report.style import (
     SMALLEST,
     SOURCE_COLOUR,
     SOURCE_DASHES,
+    doubling,
     error_bars,
     plt,
     sheet,
@@ -110,8 +111,7 @@ def draw_distinct(axes: Axes, data: pd.DataFrame, vocab: int) -> None:
         )
     zipf = data[data["what"] == "Zipf, independent draws"]
     axes.plot(zipf["x"], zipf["value"], color="black", lw=0.7, label="Zipf, independent draws")
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log", base=2)
+    doubling(axes, "x", "y")
     axes.set(xlabel="tokens of context", ylabel=f"distinct tokens (of {vocab:,})")
     axes.set_ylim(bottom=2)
     axes.legend(loc="lower right")
@@ -129,7 +129,7 @@ def draw_touched(axes: Axes, data: pd.DataFrame) -> None:
             axes.fill_between(
                 line["x"].astype(float), 100 * line["ci_low"], 100 * line["ci_high"], color=colour, alpha=0.2, lw=0
             )
-    axes.set_xscale("log", base=2)
+    doubling(axes, "x")
     axes.set(xlabel="tokens of context", ylabel="touched (% of table or experts)", ylim=(0, 105))
     axes.legend(loc="center right")
 
@@ -150,7 +150,7 @@ def draw_active(axes: Axes, data: pd.DataFrame) -> None:
             parameters["x"].astype(float), parameters["ci_low"], parameters["ci_high"],
             color=ARM_COLOUR[f"stem-{placement}"], alpha=0.2, lw=0,
         )  # fmt: skip
-    axes.set_xscale("log", base=2)
+    doubling(axes, "x")
     axes.set_yscale("log")
     axes.set(xlabel="tokens of context", ylabel="parameters (M), 350M shape")
     axes.legend(title="lines: mean over sources,\nbands: from the least to the most")
@@ -174,7 +174,7 @@ def draw_cache(axes: Axes, data: pd.DataFrame) -> None:
                label="distinct tokens of a\n128-token chunk")]  # fmt: skip
     handles += [plt.Line2D([], [], color="black", ls=dashes, lw=1, label=name) for name, dashes in POLICIES.items()]
     axes.legend(handles=handles, loc="lower right")
-    axes.set_xscale("log", base=2)
+    doubling(axes, "x")
     ticks = sorted(data[data["panel"] == "cache, every token"]["x"].unique())
     axes.set_xticks([t for t in ticks if t != 10], [f"{t:.1f}" if t < 3 else f"{t:.0f}" for t in ticks if t != 10])
     axes.set(xlabel="cache (% of a table's rows)", ylabel="hit rate (%)", ylim=(0, 102))

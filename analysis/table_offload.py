@@ -25,7 +25,7 @@ from stemrepro.measures.offload import (
 from stemrepro.measures.offload_rates import DEVICES
 from stemrepro.measures.offload_training import from_host, on_device
 from stemrepro.model.cost import break_even_bandwidth, parameter_counts, row_bytes
-from stemrepro.report.style import (  # fmt: skip
+from stemrepro.report.style import (
     ARM_COLOUR,
     ARM_LABEL,
     ARM_MARKER,
@@ -35,6 +35,7 @@ from stemrepro.report.style import (  # fmt: skip
     SMALLEST,
     SOURCE_COLOUR,
     SOURCE_DASHES,
+    doubling,
     plt,
     sheet,
 )
@@ -115,7 +116,7 @@ def draw_distinct(axes: Axes, data: pd.DataFrame) -> None:
         axes.plot(rows["x"], rows["value"], color=SOURCE_COLOUR[source], ls=SOURCE_DASHES[source], label=source)
     axes.axvline(PREFILL.tokens, color=PLAIN, lw=0.8)
     axes.text(PREFILL.tokens * 1.1, 97, "a chunk", fontsize=SMALLEST, color=PLAIN, va="top")
-    axes.set_xscale("log", base=2)
+    doubling(axes, "x")
     axes.set(xlabel="tokens of a sequence in a pass", ylabel="distinct (% of tokens)", ylim=(0, 100))
     axes.legend()
 
@@ -178,7 +179,7 @@ def draw_many(axes: Axes, data: pd.DataFrame, panel: str) -> None:
         plt.Line2D([], [], color="black", ls=DASHES_OF[name], label=name) for name in ("when asked for", "ahead")
     ]
     axes.legend(handles=handles, ncol=2)
-    axes.set_xscale("log", base=2)
+    doubling(axes, "x")
 
 
 def draw_decode(axes: Axes, data: pd.DataFrame) -> None:

@@ -102,6 +102,24 @@ def sheet(
     return figure, grid
 
 
+def _power(value: float, place: int | None = None) -> str:
+    """Return a power of two as a reader knows it: 0.5, 64, 4k, 1M."""
+    size, unit = next(((size, unit) for size, unit in ((2**20, "M"), (2**10, "k")) if value >= size), (1, ""))
+    return f"{value / size:g}{unit}"
+
+
+def doubling(axes: Axes, *names: str) -> None:
+    """Make axes logarithmic, with powers of two as ticks.
+
+    Args:
+        axes: a panel.
+        names: "x", "y".
+    """
+    for name in names:
+        getattr(axes, f"set_{name}scale")("log", base=2)
+        getattr(axes, f"{name}axis").set_major_formatter(_power)
+
+
 def label_outer(axes: Axes) -> None:
     """Hide labels that a panel shares with the one below or to the left; a panel drawn alone shows them again."""
     place = axes.get_subplotspec()
@@ -227,6 +245,7 @@ __all__ = [
     "SOURCE_COLOUR",
     "SOURCE_DASHES",
     "alone",
+    "doubling",
     "error_bars",
     "footer",
     "label_outer",
