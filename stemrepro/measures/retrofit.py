@@ -86,7 +86,8 @@ class Retrofit(Measure):
         """Return a difference of training losses by seed."""
         self.check_made("early", high, low)
         first, second = self.second_stage(high, low, rows)
-        part = slice(first.shape[1] // TENTH, 2 * first.shape[1] // TENTH)
+        start, stop = first.shape[1] // TENTH, 2 * first.shape[1] // TENTH
+        part = slice(start, max(stop, start + 1))  # a smoke test has fewer steps than tenths
         return Contrast((first - second)[:, part].mean(axis=1))
 
     @metric(
