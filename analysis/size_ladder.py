@@ -31,7 +31,7 @@ COMPARED = ("input-add", "stem-full", "dense-equal-size")
 """Arms that are compared with dense, at the widths that have them."""
 PAPERS = {"350M": "mobilellm-350m", "1B": "llama-3.2-1b"}
 """Shapes of the paper's models, to whose width and vocabulary the law is drawn on."""
-TITLES = {"fixed": "The vocabulary stays", "grown": "The vocabulary grows"}
+TITLES = {"fixed": "Vocabulary fixed", "grown": "Vocabulary grows"}
 LEAD = f"loss below dense's\n(% of bits per byte), {BETTER}"
 
 
