@@ -4,6 +4,7 @@ Hugging Face's rotary positions are written differently.
 """
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,31 +12,18 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from stemrepro.common.errors import UserError
 from stemrepro.convert.official import joined, read
+from tests.model.test_official import Official, drawn, logits_of
 
 VOCAB, WIDTH, HEADS, KV, FFN, LAYERS, BASE, EPS = 29, 24, 4, 2, 20, 3, 500.0, 1e-4
 HEAD = WIDTH // HEADS
+SHAPE = Official(VOCAB, WIDTH, LAYERS, HEADS, KV, FFN, (), BASE, EPS)
 TOKENS = torch.randint(0, VOCAB, (2, 13), generator=torch.Generator().manual_seed(1))
 ABOUT = {"dim": WIDTH, "n_layers": LAYERS, "n_heads": HEADS, "n_kv_heads": KV, "head_dim": None, "rope_theta": BASE,
          "norm_eps": EPS, "weight_tying": False, "rope_scaling": None}  # fmt: skip
 
 
 def official(replaced_layers=()):
-    """A hand-written state: every name and shape spelled out, tables among them."""
-    draw = torch.Generator().manual_seed(2)
-    shapes = {"tok_embeddings.weight": (VOCAB, WIDTH), "output.weight": (VOCAB, WIDTH), "norm.weight": (WIDTH,)}
-    for n in range(LAYERS):
-        shapes |= {
-            f"layers.{n}.attention_norm.weight": (WIDTH,), f"layers.{n}.ffn_norm.weight": (WIDTH,),
-            f"layers.{n}.attention.wq.weight": (HEADS * HEAD, WIDTH),
-            f"layers.{n}.attention.wk.weight": (KV * HEAD, WIDTH),
-            f"layers.{n}.attention.wv.weight": (KV * HEAD, WIDTH),
-            f"layers.{n}.attention.wo.weight": (WIDTH, HEADS * HEAD),
-            f"layers.{n}.feed_forward.w1.weight": (FFN, WIDTH), f"layers.{n}.feed_forward.w2.weight": (WIDTH, FFN),
-        }  # fmt: skip
-        if n not in replaced_layers:
-            shapes[f"layers.{n}.feed_forward.w3.weight"] = (FFN, WIDTH)
-    shapes |= {f"stem_embeddings.{place}.weight": (VOCAB, FFN) for place in range(len(replaced_layers))}
-    return {name: 0.4 * torch.randn(shape, generator=draw) for name, shape in shapes.items()}
+    return {name: weight.float() for name, weight in drawn(replace(SHAPE, stem_layers=replaced_layers)).items()}
 
 
 def step(folder, state, replaced_layers, shards=0, prefix="", nested=True, **about):
@@ -56,45 +44,6 @@ def step(folder, state, replaced_layers, shards=0, prefix="", nested=True, **abo
     return folder
 
 
-def normed(x, weight):
-    return x / (x.square().mean(-1, keepdim=True) + EPS).sqrt() * weight
-
-
-def turned(x):
-    """Rotary positions on neighbouring entries as complex numbers: x [T, H, E]."""
-    length, _, width = x.shape
-    angle = torch.arange(length)[:, None] / BASE ** (torch.arange(0, width, 2) / width)[None]
-    pairs = torch.view_as_complex(x.reshape(length, -1, width // 2, 2).contiguous())
-    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angle), angle)[:, None]).flatten(2)
-
-
-def plain(state, tokens, replaced_layers):
-    """The logits of one sequence by the equations, position after position and head after head."""
-    x = state["tok_embeddings.weight"][tokens]
-    for n in range(LAYERS):
-        layer = {k.removeprefix(f"layers.{n}.")[:-7]: w for k, w in state.items() if k.startswith(f"layers.{n}.")}
-        h = normed(x, layer["attention_norm"])
-        q = turned((h @ layer["attention.wq"].T).reshape(-1, HEADS, HEAD))
-        k = turned((h @ layer["attention.wk"].T).reshape(-1, KV, HEAD))
-        v = (h @ layer["attention.wv"].T).reshape(-1, KV, HEAD)
-        mixed = torch.zeros(len(tokens), HEADS, HEAD)
-        for place in range(len(tokens)):
-            for head in range(HEADS):
-                group = head // (HEADS // KV)
-                weight = torch.softmax(k[: place + 1, group] @ q[place, head] / HEAD**0.5, dim=0)
-                mixed[place, head] = weight @ v[: place + 1, group]
-        x = x + mixed.flatten(1) @ layer["attention.wo"].T
-        h = normed(x, layer["ffn_norm"])
-        gate = h @ layer["feed_forward.w1"].T
-        up = (
-            state[f"stem_embeddings.{replaced_layers.index(n)}.weight"][tokens]
-            if n in replaced_layers
-            else h @ layer["feed_forward.w3"].T
-        )
-        x = x + (gate * torch.sigmoid(gate) * up) @ layer["feed_forward.w2"].T
-    return normed(x, state["norm.weight"]) @ state["output.weight"].T
-
-
 @pytest.mark.parametrize("replaced_layers", [(), (1,), (2,), (1, 2)])
 @pytest.mark.parametrize(
     "form", [{}, {"shards": 3}, {"shards": 12}, {"prefix": "lm_transformer."}, {"prefix": "model.", "nested": False}]
@@ -106,10 +55,9 @@ def test_logits_are_those_of_the_equations(tmp_path, replaced_layers, form):
     for named in (folder, folder / "consolidated"):
         model = read(named)
         assert model.config.replaced_layers == replaced_layers
+        expected = logits_of(state, replace(SHAPE, stem_layers=replaced_layers), TOKENS)
         with torch.no_grad():
-            logits = model(TOKENS)
-        for row, tokens in zip(logits, TOKENS, strict=True):
-            torch.testing.assert_close(row, plain(state, tokens, replaced_layers), atol=2e-5, rtol=1e-4)
+            torch.testing.assert_close(model(TOKENS), expected, atol=2e-5, rtol=1e-4)
 
 
 def in_pairs(weight, heads):
