@@ -11,13 +11,13 @@ from stemrepro.common.progress import duration
 from stemrepro.config.arm import shaped
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.scale import Machine
+from stemrepro.measures.price import CORE_FLOPS
 from stemrepro.model.cost import flops_per_token, parameter_counts, table_bytes_per_token
 from stemrepro.pipeline import price
 from stemrepro.pipeline.planned import Params
 
 GPU_FLOPS = 4e14  # 40% of an H100's peak (989e12 in bf16)
 MANY = 7 * 86_400  # seconds; a longer plan isn't meant for a CPU
-CORE_FLOPS = 4e10  # training FLOPs per second of one core at the laptop scale (docs/LOG.md)
 
 
 def estimate(params: Params, cores: int | None = None) -> dict:

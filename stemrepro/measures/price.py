@@ -11,6 +11,8 @@ from stemrepro.model.traffic import Step, copies_bytes, fsdp_bytes, rows_bytes, 
 
 FLOAT = 4
 """Bytes of a number, of weights, gradients and AdamW's two moments."""
+CORE_FLOPS = 4e10
+"""Training FLOPs per second of one core at the laptop scale (docs/LOG.md)."""
 CHECKPOINTS = 2
 """Checkpoints of a run that are kept at a time."""
 

@@ -10,12 +10,16 @@ estimate is named scale/recipe/name and a figure's data scale/recipe; a table in
     {{ data("docs/kills.csv", "lost", resumed_from=16, died_after=19) }} a column other than "value"
     {{ table("docs/kills.csv", "aimed | lost .0f", resumed_from=16) }}   all rows with these values, in these columns
     {{ cell("table-3-1b/dense/average") }}                               a number of the paper (recipes/paper.yaml)
-    {{ scale("laptop", "runs") | number(".0f") }}                        also dense's tokens, parameters and
-                                                                         tokens_per_parameter
+    {{ scale("laptop", "runs") | number(".0f") }}                        also dense's tokens, parameters, vocab, layers,
+                                                                         tokens_per_parameter, width, sequence, batch
     {{ asked("rivals", "laptop", "equal-flops") }}                       sentences of claims; all of the recipe's
                                                                          where none is named
     {{ tally("laptop") }}                                                verdicts by origin
     {{ primary("laptop") }}                                              primary claims
+    {{ paper("laptop") }}                                                the paper's claims, those not attempted too
+    {{ spent("runs") | number(".0f") }}                                  also trials, tokens, flops and core_hours of
+                                                                         all that was trained
+    {{ spending() }}                                                     the same by scale
     {{ prices("paper-1b") }}                                             a scale's price, with what it assumes
     {{ tables("third", "llama-3.2-1b") }}                                parameters and memory of shapes with STEM
     {{ recipes("laptop") }}                                              verdicts by recipe
@@ -39,20 +43,24 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.files import atomic_write, damaged
+from stemrepro.common.paths import RECIPES
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.catalog import Catalog
 from stemrepro.measures.catalog import load
 from stemrepro.measures.costs import dense_and_stem
-from stemrepro.measures.price import FLOAT
+from stemrepro.measures.price import CORE_FLOPS, FLOAT
 from stemrepro.model.cost import parameter_counts, row_bytes
 from stemrepro.pipeline import price
 from stemrepro.pipeline.plan import make_params
+from stemrepro.pipeline.spent import Spent, of_runs, of_trials
 from stemrepro.report.estimates import PANEL as ESTIMATES
 from stemrepro.report.pages import shown
-from stemrepro.report.scoreboard import every_row, labelled, primary_table
+from stemrepro.report.scoreboard import cell, every_row, labelled, paper_table, primary_table
 from stemrepro.report.verdicts import read_verdicts, recipe_table, sizes, tally_table
+from stemrepro.verdicts.rule import NOT_TESTED
 
 SOURCES = Path("docs/src")
+SWEEPS = "trials of sweeps"
 
 
 @dataclass(frozen=True)
@@ -116,6 +124,7 @@ class Numbers:
         self._results = results
         self._verdicts = cache(read_verdicts)
         self._table = cache(partial(pd.read_csv, dtype=str, keep_default_na=False))
+        self._params = cache(lambda scale: make_params(self._catalog, scale))
 
     @cached_property
     def _catalog(self) -> Catalog:
@@ -198,19 +207,21 @@ class Numbers:
         return "\n".join(f"| {' | '.join(line)} |" for line in [*lines, *zip(*cells, strict=True)])
 
     def scale(self, name: str, field: str) -> Estimate:
-        """Return how many runs a scale has, or tokens, parameters or tokens_per_parameter of its dense model."""
-        planned = make_params(self._catalog, name).planned(name)
+        """Return how many runs a scale has, or its shape and budget, which are those of its dense model."""
+        planned = self._params(name).planned(name)
         dense = planned[Address(MAIN, "dense")]
         tokens, parameters = dense.training.tokens, parameter_counts(dense.model)["total"]
         fields = {"tokens": tokens, "parameters": parameters, "tokens_per_parameter": tokens / parameters}
         fields["runs"] = sum(len(arm.trained) for arm in planned.values())
+        fields |= {"sequence": dense.training.sequence, "batch": dense.training.batch}
+        fields |= {name: getattr(dense.model, name) for name in ("vocab", "layers", "width")}
         return Estimate(_pick("field", field, fields, f"scale {name}"))
 
     def prices(self, scale: str) -> str:
         """Write what the runs of a scale with a `machine` take, and what is assumed."""
         if (machine := self._catalog.scale(scale).machine) is None:
             raise UserError(f"scale '{scale}' has no machine; give it one, whose price is known")
-        return price.markdown(self._catalog, make_params(self._catalog, scale), machine)
+        return price.markdown(self._catalog, self._params(scale), machine)
 
     def tables(self, placement: str, *shapes: str) -> str:
         """List parameters and training memory of shapes with STEM: weights, gradients and AdamW's two moments."""
@@ -232,6 +243,51 @@ class Numbers:
     def primary(self, scale: str) -> str:
         """List the primary claims of a scale's page."""
         return "\n".join(primary_table(list(map(labelled, every_row(scale, self._results)))))
+
+    def paper(self, scale: str) -> str:
+        """List the paper's claims on a scale's page, and what those at its own sizes would take, where none was run."""
+        catalog, rows = self._catalog, []
+        for name, at in shown(scale, self._results):
+            if (path := self._results / at / name / "verdicts.json").exists():
+                claims = [row for row in self._verdicts(path) if row["origin"] != "control"]
+                rows += [(catalog.recipes[name].paper_item, row) for row in claims]
+        lines = paper_table(rows)
+        for name, recipe in catalog.recipes.items():
+            for at in recipe.scales:
+                machine = catalog.scale(at).machine
+                if machine and not (self._results / at / name).exists():
+                    hours = price.band(price.total_hours(price.prices(catalog, self._params(at), machine)))
+                    lines.append(
+                        f"| {cell(recipe.title)} ({len(recipe.claims)} claims) | {recipe.paper_item} | no "
+                        f"| **{NOT_TESTED}** | not attempted: {hours} hours of one {machine.device} |"
+                    )
+        return "\n".join(lines)
+
+    @cached_property
+    def _spent(self) -> dict[str, Spent]:
+        folders = {name: self._results.parent / "scores" / name for name in self._catalog.scales}
+        spent = {
+            name: of_runs(self._params(name).planned(name), folder)
+            for name, folder in folders.items()
+            if folder.exists()
+        }
+        return spent | {SWEEPS: of_trials(self._catalog, self._results, RECIPES / "sweeps")}
+
+    def spent(self, field: str) -> Estimate:
+        """Return runs, trials of sweeps, and tokens, FLOPs and core-hours of both."""
+        total = sum(self._spent.values(), Spent())
+        trials = self._spent[SWEEPS].runs
+        fields = {"runs": total.runs - trials, "trials": trials, "tokens": total.tokens, "flops": total.flops}
+        fields["core_hours"] = total.flops / CORE_FLOPS / 3600
+        return Estimate(_pick("field", field, fields, "what was spent"))
+
+    def spending(self) -> str:
+        """List what was trained, by scale."""
+        lines = ["| scale | runs | million tokens | TFLOP |", "|---|--:|--:|--:|"]
+        parts = self._spent | {"all": sum(self._spent.values(), Spent())}
+        for name, part in parts.items():
+            lines.append(f"| {name} | {part.runs:,} | {part.tokens / 1e6:,.0f} | {part.flops / 1e12:,.0f} |")
+        return "\n".join(lines)
 
     def recipes(self, scale: str) -> str:
         """Count verdicts by recipe that has claims, over those of a scale's page."""

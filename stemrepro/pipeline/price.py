@@ -92,12 +92,17 @@ def disk(params: Params) -> Disk:
     )
 
 
+def total_hours(rows: list[Row]) -> tuple[float, float]:
+    """Return the two ends of the device-hours of all rows."""
+    return sum(row.hours[0] for row in rows), sum(row.hours[1] for row in rows)
+
+
 def assumptions(catalog: Catalog, params: Params, machine: Machine) -> list[str]:
     """Return in sentences what the prices are of, and what they assume."""
     (scale,), rows, need = params.scales, prices(catalog, params, machine), disk(params)
     parallel, low, high = catalog.scale(scale).parallel, *machine.utilisation
-    hours, dollars = ((sum(ends[0] for ends in every), sum(ends[1] for ends in every))
-                      for every in ([row.hours for row in rows], [row.dollars for row in rows]))  # fmt: skip
+    hours = total_hours(rows)
+    dollars = machine.dollars_per_hour * hours[0], machine.dollars_per_hour * hours[1]
     devices = parallel.ranks if parallel else 1
     days = hours[0] / devices / 24, hours[1] / devices / 24
     return [

@@ -235,6 +235,17 @@ def primary_table(rows: list[dict]) -> list[str]:
     return lines
 
 
+def paper_table(rows: list[tuple[str, dict]]) -> list[str]:
+    """Return claims, each with its item of the paper, as lines of a Markdown table: how tested, what came out, why."""
+    lines = ["| claim | paper | tested | outcome | reason |", "|---|---|---|---|---|"]
+    for item, row in rows:
+        how = "computed" if row["kind"] == "exact" else f"{row['scale']}, {row['seeds']} seeds"
+        tested, found = ("no", "") if row["verdict"] == NOT_TESTED else (how, f", {cell(ours(row))}")
+        reason = cell("; ".join(filter(None, (row["reason"], row["size"] and f"size: {row['size']}"))))
+        lines.append(f"| {cell(row['sentence'])} | {item} | {tested} | **{row['verdict']}**{found} | {reason} |")
+    return lines
+
+
 def cell(text: str) -> str:
     """Escape a text for a cell of a Markdown table."""
     return text.replace("|", "\\|").replace("<", "&lt;")

@@ -167,6 +167,8 @@ def written(template: str) -> str:
         ('cell("table-3-1b/dense/average")', "55.82"),
         ('scale("laptop", "tokens") | millions', "0.82"),
         ('scale("laptop", "tokens_per_parameter") | number(".1f")', "6.1"),
+        ('scale("paper-1b", "vocab") | number(",.0f")', "128,256"),
+        ('scale("paper-1b", "batch") | number(".0f")', "512"),
         (  # by hand: five tables of 128,256 rows of 8,192 numbers
             'tables("third", "llama-3.2-1b")',
             "| shape | dense | tables | tables in AdamW | rows of a token |\n|---|--:|--:|--:|--:|\n"
@@ -204,6 +206,41 @@ def test_tables_count_every_claim(which, project):
         assert len(lines) == (3 if which == "tally" else len({row["recipe"] for row in claims}))
 
 
+def test_the_papers_claims_are_listed_with_those_that_would_cost_too_much(project):
+    """A claim that wasn't tested has no number; the price of those at the paper's sizes is that of `stemrepro plan`."""
+    claims = [
+        row("own", "supported", origin="control"),
+        row("shown", "contradicted", ours=-0.5, ci_low=-0.75, ci_high=-0.25, seeds=5, reason="below | 0"),
+        row("spikes", "not tested", ours=1.0, seeds=3, reason="too short", untested="runs too short"),
+    ]
+    (project / "results/laptop/rivals/verdicts.json").write_text(json.dumps(claims))
+    lines = written('{{ paper("laptop") }}').splitlines()
+    assert [[part.strip() for part in re.split(r"(?<!\\)\|", line)[3:-1]] for line in lines[2:4]] == [
+        ["laptop, 5 seeds", "**contradicted**, -0.500 (-0.750 to -0.250) nats/token", r"below \| 0"],
+        ["no", "**not tested**", "too short"],
+    ]
+    small, large = lines[4:]
+    assert "(6 claims)" in small
+    assert "(21 claims)" in large
+    # Dense takes 6,337 to 10,139 (tests/pipeline/test_price.py); 2.829 of its 2.997 GFLOPs more has STEM 1/3.
+    least = float(re.search(r"([\d,]+) to [\d,]+ hours of one H100", large)[1].replace(",", ""))
+    assert 6337 * 2 < least < 6337 * 2 * 1.2
+
+
+def test_what_was_spent_is_in_words(project):
+    """By hand: 40 GFLOP a second and core; 2 runs of 819,200 tokens, 302,080 FLOPs each in a forward pass."""
+    for kind, seeds in (("losses", 2), ("benchmarks", 1)):
+        folder = project / f"scores/laptop/{kind}/main/dense"
+        folder.mkdir(parents=True)
+        (folder / "summary.json").write_text(json.dumps({"seeds": seeds}))
+    assert written('{{ spent("runs") | number(".0f") }}, {{ spent("trials") | number(".0f") }}') == "2, 0"
+    hours = 2 * 3 * 819_200 * 302_080 / 40e9 / 3600
+    assert written('{{ spent("core_hours") | number(".6f") }}') == f"{hours:.6f}"
+    assert written("{{ spending() }}").splitlines()[2:] == [
+        "| laptop | 2 | 2 | 1 |", "| trials of sweeps | 0 | 0 | 0 |", "| all | 2 | 2 | 1 |"
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("template", "words"),
     [
@@ -237,6 +274,7 @@ def test_tables_count_every_claim(which, project):
         ('{{ cell("table-9/a/b") }}', "'table-9/a/b' is unknown"),
         ('{{ cell("table-2/midtraining_tokens/350m") }}', "the number is NaN"),
         ('{{ scale("laptop", "cost") }}', "field 'cost' is unknown"),
+        ('{{ spent("euros") }}', "field 'euros' is unknown"),
         ('{{ scale("lap", "runs") }}', "scale 'lap' is unknown; did you mean 'laptop'?"),
         ('{{ asked("rivals", "laptop", "over-jtok") }}', "claim 'over-jtok' is unknown"),
         ('{{ tally("nope") }}', "scale 'nope' is unknown"),
