@@ -10,8 +10,9 @@ estimate is named scale/recipe/name and a figure's data scale/recipe; a table in
     {{ data("docs/kills.csv", "lost", resumed_from=16, died_after=19) }} a column other than "value"
     {{ table("docs/kills.csv", "aimed | lost .0f", resumed_from=16) }}   all rows with these values, in these columns
     {{ cell("table-3-1b/dense/average") }}                               a number of the paper (recipes/paper.yaml)
-    {{ scale("laptop", "runs") | number(".0f") }}                        also dense's tokens, parameters, vocab, layers,
-                                                                         tokens_per_parameter, width, sequence, batch
+    {{ scale("laptop", "runs") | number(".0f") }}                        also dense's tokens, parameters,
+                                                                         tokens_per_parameter, vocab, layers, width,
+                                                                         sequence, batch and learning_rate
     {{ asked("rivals", "laptop", "equal-flops") }}                       sentences of claims; all of the recipe's
                                                                          where none is named
     {{ tally("laptop") }}                                                verdicts by origin
@@ -213,7 +214,7 @@ class Numbers:
         tokens, parameters = dense.training.tokens, parameter_counts(dense.model)["total"]
         fields = {"tokens": tokens, "parameters": parameters, "tokens_per_parameter": tokens / parameters}
         fields["runs"] = sum(len(arm.trained) for arm in planned.values())
-        fields |= {"sequence": dense.training.sequence, "batch": dense.training.batch}
+        fields |= {name: getattr(dense.training, name) for name in ("sequence", "batch", "learning_rate")}
         fields |= {name: getattr(dense.model, name) for name in ("vocab", "layers", "width")}
         return Estimate(_pick("field", field, fields, f"scale {name}"))
 

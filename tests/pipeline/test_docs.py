@@ -54,7 +54,7 @@ CAPTION = re.compile(r"\)\n\n\*([^*\n].*?)\*\n\n", re.DOTALL)
     [
         ("README.md", "\n## Six findings\n", "\n## Read a verdict\n", 15),
         ("findings.md", "\n## ", None, 100),
-        ("report.md", "\n## 2", "\n## 7", 40),
+        ("report.md", "\n## Results on the paper", "\n## Discussion\n", 40),
     ],
 )
 def test_no_number_in_findings_and_captions_is_loose(page, first, last, expressions):
