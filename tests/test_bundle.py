@@ -61,7 +61,8 @@ def repository(tmp_path, monkeypatch):
 
 def test_an_archive_holds_what_git_has_and_names_its_commit(repository, tmp_path):
     path, head = bundle(repository), call("git", "rev-parse", "HEAD").strip()
-    assert path.name == f"stemrepro-0.1.0-{head[:7]}.zip"
+    version = tomllib.loads(Path("pyproject.toml").read_text())["project"]["version"]
+    assert path.name == f"stemrepro-{version}-{head[:7]}.zip"
     call("unzip", "-q", str(path), "-d", str(tmp_path))
     folder, check = tmp_path / path.stem, ["sha256sum", "--quiet", "--strict", "-c", "MANIFEST.sha256"]
     held = {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.glob("**/*") if file.is_file()}

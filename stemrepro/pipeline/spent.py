@@ -85,7 +85,7 @@ def _seeds(path: Path) -> int:
     summary = read_json(path)
     seeds = summary.get("seeds") if isinstance(summary, dict) else None
     if not isinstance(seeds, int):
-        raise damaged(path, ValueError("it has no number of seeds"))
+        raise damaged(path, ValueError("it does not say of how many seeds"))
     return seeds
 
 

@@ -51,9 +51,9 @@ def trained(state, shape, batches, rates, settings, factors):
             first, second = moments[name]
             first, second = beta1 * first + (1 - beta1) * gradient, beta2 * second + (1 - beta2) * gradient**2
             moments[name] = first, second
-            own_rate, own_decay = factors.get(name.partition(".")[0], (1.0, 1.0))
+            its_rate, its_decay = factors.get(name.partition(".")[0], (1.0, 1.0))
             direction = first / (1 - beta1**step) / ((second / (1 - beta2**step)).sqrt() + eps)
-            state[name] = state[name] - rate * own_rate * (decay * own_decay * state[name] + direction)
+            state[name] = state[name] - rate * its_rate * (decay * its_decay * state[name] + direction)
     assert min(norms) < limit < max(norms)  # not at every step
     return state
 
