@@ -207,7 +207,7 @@ def test_tables_count_every_claim(which, project):
 
 
 def test_the_papers_claims_are_listed_with_those_that_would_cost_too_much(project):
-    """A claim that was not tested is without a value; the price of those at the paper's sizes is that of `stemrepro plan`."""
+    """A claim that was not tested is without a value; a price is that of `stemrepro plan`."""
     claims = [
         row("own", "supported", origin="control"),
         row("shown", "contradicted", ours=-0.5, ci_low=-0.75, ci_high=-0.25, seeds=5, reason="below | 0"),
