@@ -1,4 +1,4 @@
-"""The official code's checkpoints, written here name by name, against the equations and Hugging Face's Llama.
+"""The official code's checkpoints against its equations (tests/model/test_official.py) and Hugging Face's Llama.
 
 Hugging Face's rotary positions are written differently.
 """
