@@ -191,7 +191,7 @@ def draw(data: pd.DataFrame, measure: Sizes) -> Figure:
 
 
 def draw_networks(axes: Axes) -> None:
-    """Draw a SwiGLU FFN beside STEM's, from the token below to the output above."""
+    """Draw a SwiGLU FFN next to STEM's, from the token below to the output above."""
     axes.set(xlim=(0, 10), ylim=(0, 10))
     axes.axis("off")
     for left, name, second, source, colour in (
