@@ -1,7 +1,6 @@
 """The job for one GPU, on the processor: what its lines say, and what it leaves."""
 
 import json
-import shutil
 import tarfile
 from dataclasses import replace
 
@@ -12,7 +11,7 @@ import yaml
 from benchmarks import device_paths, gpu_job
 from benchmarks.gpu_job import Section
 from stemrepro.pipeline import plan
-from tests.conftest import ROOT, TINY
+from tests.conftest import ROOT, TINY, copy_recipes
 
 
 @pytest.mark.slow
@@ -20,7 +19,7 @@ def test_sections_end_are_killed_skipped_or_left_out_and_all_is_said(sample, tmp
     """Training and scoring are the real commands; their runs are in the archive."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    shutil.copytree(ROOT / "recipes", "recipes")
+    copy_recipes(tmp_path, "angular_spread")
     (tmp_path / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY))
     plan.write("tiny", ("angular_spread",))
     (tmp_path / "data/tiny").mkdir(parents=True)
@@ -69,7 +68,7 @@ def test_paths_of_a_device_are_compared(monkeypatch):
     some = [pair for pair in device_paths.pairs("cpu") if pair.name == "whole and resumed"]
     other = device_paths.Pair("other", "dense", {}, {"learning_rate": 0.1}, device_paths.ROUNDING)
     monkeypatch.setattr(device_paths, "pairs", lambda device: (*some, other))
-    resumed, apart = device_paths.compared("cpu", 8)
+    resumed, apart = device_paths.compared("cpu", 4)
     assert (resumed["same_bits"], resumed["apart"], resumed["holds"]) == (True, 0.0, True)
     assert not apart["holds"]
     assert not apart["same_bits"]

@@ -10,10 +10,12 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
 
+from stemrepro.cli.skeletons import new_arm, new_recipe
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
@@ -59,6 +61,14 @@ def draw(data: pd.DataFrame, measure) -> Figure:
     """Draw it."""
     return forest.draw(data, measure)
 '''
+SMALLER = {
+    "vocab: 512,": "vocab: 512, layers: 3,",
+    "tokens: 8192, batch: 16, micro_batch: 16,": "tokens: 1024, batch: 4, micro_batch: 4,",
+    "eval_tokens: 1024, eval_batch: 16,": "eval_tokens: 256, eval_batch: 4,",
+    "tokens: 2048,": "tokens: 512,",
+    "items: 10": "items: 3",
+}
+"""What is edited in the scale: starts of processes are what takes long here."""
 OF_PLAN = "plan/dvc.yaml:"
 PLAN = ("stemrepro", "plan", "--scale", "smoke", "--quiet")
 
@@ -87,7 +97,8 @@ class Project:
         (folder / "analysis").mkdir()
         for name in (".dvcignore", ".gitignore", *(f"recipes/{name}.yaml" for name in (*RECORDS, "paper_audit"))):
             shutil.copy(ROOT / name, folder / name)
-        self.edit("recipes/scales/smoke.yaml", "tokens: 8192,", "tokens: 4096,")
+        for whole, small in SMALLER.items():
+            self.edit("recipes/scales/smoke.yaml", whole, small)
         (folder / "recipes/pair.yaml").write_text(PAIR)
         (folder / "analysis/pair.py").write_text(ANALYSIS)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # where dvc and stemrepro are
@@ -279,10 +290,12 @@ def test_an_edited_arm_and_new_ones_are_trained_and_scored_alone(restored):
 
     At the end of this file, because its runs and scores stay.
     """
-    restored.call("stemrepro", "new", "arm", "narrow", "--ffn", "token-only")
-    restored.call("stemrepro", "new", "recipe", "mine", "dense", "narrow")
+    with chdir(restored.folder):
+        new_arm("narrow", "token-only")
+        new_recipe("mine", ["dense", "narrow"])
     assert touched(restored) == {"recipes/arms.yaml", "recipes/mine.yaml"}
-    restored.call("stemrepro", "new", "arm", "rows", "--ffn", "my/rows.py:Rows")
+    with chdir(restored.folder):
+        new_arm("rows", "my/rows.py:Rows")
     restored.edit("recipes/mine.yaml", "narrow]\nseeds", "narrow, rows, doubled]\nseeds")
     assert touched(restored) == {"recipes/arms.yaml", "recipes/mine.yaml", "my/rows.py"}
 
