@@ -1,6 +1,7 @@
 """The job for one GPU, on the processor: what its lines say, and what it leaves."""
 
 import json
+import shutil
 import tarfile
 from dataclasses import replace
 
@@ -15,11 +16,12 @@ from tests.conftest import ROOT, TINY, copy_recipes
 
 
 @pytest.mark.slow
-def test_sections_end_are_killed_skipped_or_left_out_and_all_is_said(sample, tmp_path, monkeypatch):
+def test_sections_end_are_killed_skipped_or_left_out_and_all_is_said(sample, empty_database, tmp_path, monkeypatch):
     """Training and scoring are the real commands; their runs are in the archive."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     copy_recipes(tmp_path, "angular_spread")
+    shutil.copy(empty_database, "mlflow.db")
     (tmp_path / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY))
     plan.write("tiny", ("angular_spread",))
     (tmp_path / "data/tiny").mkdir(parents=True)
