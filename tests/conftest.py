@@ -27,6 +27,7 @@ from stemrepro.training.run import Run
 
 os.environ["OMP_NUM_THREADS"] = "1"  # torch: two threads wait for each other on a busy machine; golden losses need one
 os.environ["OMP_WAIT_POLICY"] = "passive"  # where a test has two threads, they wait asleep
+os.fsync = lambda _: None  # tests kill processes, which lose nothing that was written, and never the machine
 ROOT = Path(__file__).parent.parent
 
 
