@@ -42,7 +42,7 @@ RECIPES = (
     "ablation_graveyard", "angular_spread", "contextual_reasoning", "long_context_capacity", "retrofit", "rivals",
     "table_design", "table_offload", "training_roi", "training_stability", "validation_loss",
 )  # fmt: skip
-SHORT = {"tokens": 32 * 4 * 10, "evals": 2, "eval_tokens": 64, "snapshots": [], "save_every": 100}
+SHORT = {"tokens": 32 * 4 * 10, "micro_batch": 4, "evals": 2, "eval_tokens": 64, "snapshots": [], "save_every": 100}
 BEST = {"dense": {"learning_rate": 0.01}, "stem-full": {"learning_rate": 0.02, "table_rate_factor": 2.0}}
 
 
