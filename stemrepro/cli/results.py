@@ -45,9 +45,13 @@ def judge(scale: Scale = "laptop") -> None:
 def metrics(scale: Scale = "laptop") -> None:
     """Write what 'dvc metrics show' lists: of each arm its loss, its gap to dense in the same seeds, and its cost."""
     from stemrepro.measures.catalog import load
-    from stemrepro.report.metrics import METRICS, write_metrics
+    from stemrepro.pipeline.stages import metrics_list
+    from stemrepro.report.metrics import METRICS, write_list, write_metrics
 
-    print(f"{METRICS / scale}: {write_metrics(load(), scale, SCORES)} arms, which 'dvc metrics show' lists")
+    catalog = load()
+    count = write_metrics(catalog, scale, SCORES)
+    write_list(*metrics_list(catalog, scale))
+    print(f"{METRICS / scale}: {count} arms, which 'dvc metrics show' lists")
 
 
 @app.command()

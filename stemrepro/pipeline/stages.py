@@ -269,16 +269,25 @@ def analysis_stage(name: str, catalog: Catalog, matrix: dict, scales: Iterable[s
 def metrics_stage(matrix: dict) -> dict:
     """Return the stage of what `dvc metrics show` lists.
 
-    It needs scores of losses alone, so that an experiment can end here without judging and drawing.
+    It needs scores of losses alone, so that an experiment can end here without judging and drawing. Its files are no
+    metrics of the stage, as DVC would list them by name; a dvc.yaml that the stage writes (`metrics_list`) names them.
     """
     return _stage(
         matrix,
         f"stemrepro metrics --scale {SCALE}",
         "the loss of each arm, its gain over dense in the same seeds, and its cost",
         [HOME, "recipes", f"scores/{SCALE}/losses"],
-        [],
-        metrics=_kept(f"{METRICS}/{SCALE}"),
+        _kept(f"{METRICS}/{SCALE}"),
     )
+
+
+def metrics_list(catalog: Catalog, scale: str) -> tuple[list[str], Path]:
+    """Return the scales that are listed together with a scale's metrics, and the dvc.yaml that lists them.
+
+    Those that git holds have one list, which git holds too; a plan of another scale has its own.
+    """
+    scales = list(published(catalog))
+    return (scales, METRICS / "dvc.yaml") if scale in scales else ([scale], PLAN / "metrics" / "dvc.yaml")
 
 
 def report_stage(matrix: dict, scoreboard: str, recipes: dict[str, Iterable[str]]) -> dict:

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
-from stemrepro.report.metrics import compared_arms, write_metrics
+from stemrepro.pipeline.stages import metrics_list
+from stemrepro.report.metrics import GAP, compared_arms, write_list, write_metrics
 from stemrepro.tracking.arm import gap
 from tests.conftest import ROOT
 from tests.made_up import write_arm, write_summary
@@ -29,16 +31,31 @@ def read(folder: Path) -> dict:
     return {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
 
 
+def listed(file: Path) -> list[Path]:
+    return [(file.parent / name).resolve() for name in yaml.safe_load(file.read_text())["metrics"]]
+
+
 def test_gaps_are_of_the_seeds_that_both_have(catalog, scores, tmp_path):
     assert write_metrics(catalog, "laptop", scores, tmp_path / "metrics") == 3
     metrics = read(tmp_path / "metrics/laptop")
     assert metrics["dense"] == {
-        "kflops": 302.1,
-        "params": 135_072,
-        "prose": pytest.approx((4.0 + 4.2 + 9.0) / 3, abs=1e-4),
+        "kFLOPs/token": 302.1,
+        "parameters": 135_072,
+        "loss (nats/token)": pytest.approx((4.0 + 4.2 + 9.0) / 3, abs=1e-4),
     }
-    assert metrics["stem-full"] == {"gap": 0.4, "kflops": 273.9, "params": 571_552, "prose": 3.7}
-    assert metrics["stem-third"].keys() == {"kflops", "params"}  # a run of it diverged
+    assert metrics["stem-full"] == {
+        "gap (nats/token)": 0.4, "kFLOPs/token": 273.9, "parameters": 571_552, "loss (nats/token)": 3.7
+    }  # fmt: skip
+    assert metrics["stem-third"].keys() == {"kFLOPs/token", "parameters"}  # a run of it diverged
+
+
+def test_dvc_is_given_the_widest_gap_first(catalog, scores, tmp_path):
+    """An arm behind dense is below it, and one that diverged comes last."""
+    write_arm(scores / "laptop/losses/main/up-removed", [4.5, 4.7, 9.5])
+    write_metrics(catalog, "laptop", scores, tmp_path / "metrics")
+    write_list(["laptop", "none-here"], file := tmp_path / "plan/deep/dvc.yaml", tmp_path / "metrics")
+    assert [path.stem for path in listed(file)] == ["stem-full", "dense", "up-removed", "stem-third"]
+    assert all(path.is_file() for path in listed(file))
 
 
 def test_arms_of_two_plans_have_no_gap(catalog, scores, tmp_path):
@@ -46,7 +63,7 @@ def test_arms_of_two_plans_have_no_gap(catalog, scores, tmp_path):
     summary = json.loads((path / "summary.json").read_text())
     write_summary(path, summary.pop("seeds"), **summary | {"data_hash": "of another text"})
     write_metrics(catalog, "laptop", scores, tmp_path / "metrics")
-    assert read(tmp_path / "metrics/laptop")["stem-full"].keys() == {"kflops", "params", "prose"}
+    assert read(tmp_path / "metrics/laptop")["stem-full"].keys() == {"kFLOPs/token", "parameters", "loss (nats/token)"}
     assert gap(scores / "laptop", Address(MAIN, "stem-full")) is None
 
 
@@ -86,15 +103,24 @@ def test_they_agree_with_the_claims_and_estimates(catalog):
             continue
         (other,), folder = set(arms) - {"dense"}, ROOT / "metrics" / scale
         sign = 1 if arms[0] == "dense" else -1
-        assert sign * json.loads((folder / f"{other}.json").read_text())["gap"] == pytest.approx(ours, abs=6e-5)
+        assert sign * json.loads((folder / f"{other}.json").read_text())[GAP] == pytest.approx(ours, abs=6e-5)
         checked.add(f"{scale}/{name}")
     assert "laptop/validation_loss/full-below-dense" in checked
     assert len(checked) > 9
 
 
-@pytest.mark.parametrize("scale", sorted(path.name for path in ROOT.glob("metrics/*") if "smoke" not in path.name))
+@pytest.mark.parametrize(
+    "scale", sorted(path.name for path in ROOT.glob("metrics/*") if path.is_dir() and "smoke" not in path.name)
+)
 def test_the_committed_ones_follow_from_the_scores(catalog, scale, tmp_path):
     """Else `stemrepro metrics --scale ...` writes them anew."""
     write_metrics(catalog, scale, ROOT / "scores", tmp_path)
     assert read(tmp_path / scale) == read(ROOT / "metrics" / scale)
     assert set(read(ROOT / "metrics" / scale)) <= set(compared_arms(catalog.at(scale)))
+
+
+def test_the_committed_list_is_of_all_scales_that_git_holds(catalog, tmp_path):
+    scales, file = metrics_list(catalog, "laptop")
+    write_list(scales, tmp_path / "dvc.yaml", ROOT / "metrics")
+    assert listed(tmp_path / "dvc.yaml") == listed(ROOT / file)
+    assert metrics_list(catalog, "smoke") == (["smoke"], Path("plan/metrics/dvc.yaml"))
