@@ -9,6 +9,8 @@ SCALE ?= $(or $(shell sed -n 's/^scales: *\[\([a-z0-9-]*\).*/\1/p' recipes/$(REC
 PYTHON ?= python3
 PORT ?= 5000
 BIN := .venv/bin
+# A folder of `stemrepro init` has no package to install: there the stemrepro that wrote it is used.
+INSTALLED := $(if $(wildcard pyproject.toml),$(BIN)/.installed)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
@@ -17,7 +19,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 
 .PHONY: reproduce repository test figures ui bundle lint
 
-reproduce: repository $(BIN)/.installed
+reproduce: repository $(INSTALLED)
 	@stemrepro plan --scale $(SCALE) $(if $(RECIPE),--recipe $(RECIPE))
 	@targets=$$(cat plan/targets) && dvc --wait-for-lock repro $$targets
 	$(if $(RECIPE),@stemrepro judge --scale $(SCALE))
@@ -32,12 +34,12 @@ repository:
 test: $(BIN)/.installed-dev
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-figures: $(BIN)/.installed
+figures: $(INSTALLED)
 	@stemrepro analyse --scale $(SCALE)
 	-@stemrepro track --scale $(SCALE)
 	@echo "Figures and verdicts: results/$(SCALE)/"
 
-ui: $(BIN)/.installed
+ui: $(INSTALLED)
 	@stemrepro track --scale $(SCALE) --port $(PORT)
 	@case "$$MLFLOW_TRACKING_URI" in \
 	  http*) ;; \

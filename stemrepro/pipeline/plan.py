@@ -248,7 +248,7 @@ def check(folder: Path = RECIPES, home: Path = Path()) -> Params:
         raise UserError(f"{PARAMS} no longer follows from {folder}/ ({'; '.join(changes[:4])}); {again}")
     for path, text in pipeline_texts(catalog, written.scales[0]).items():
         if not (home / path).exists() or (home / path).read_text(encoding="utf-8") != text:
-            raise UserError(f"{path} no longer follows from {folder}/; {again}")
+            raise UserError(f"{path} no longer follows from {folder}/ and the package; {again}")
     return written
 
 

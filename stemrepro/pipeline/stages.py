@@ -9,6 +9,7 @@ an edit of one arm trains one arm. The first stage of a plan, `check`, writes on
 an unchanged stamp has nothing to do. Drawing takes seconds: those stages depend on the files themselves.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 import yaml
 
 from stemrepro.common import code_hash as imports
-from stemrepro.common.files import write_json
+from stemrepro.common.files import sha256, write_json
 from stemrepro.common.paths import ANALYSES, DATA, PARAMS, PLAN, RESULTS
 from stemrepro.common.yaml_records import Dumper
 from stemrepro.config.catalog import Catalog
@@ -30,6 +31,8 @@ from stemrepro.report.pages import EVIDENCE, VERDICTS
 
 DRAWING, PIPELINE, TARGETS = Path("dvc.yaml"), PLAN / "dvc.yaml", PLAN / "targets"
 """The pipeline that draws committed results, that of a plan, and what DVC makes (`dvc repro $(cat plan/targets)`)."""
+INSTALLED = PLAN / "package.json"
+"""The hashes of the package's files, where it isn't in the folder."""
 HEADER = "# Written by 'stemrepro plan' from recipes/. Don't edit: stemrepro/pipeline/stages.py writes it.\n"
 CURVES = [{
     "results/laptop/validation_loss/data.csv": {
@@ -375,12 +378,34 @@ class _Plain(Dumper):
         return True
 
 
+def package_files() -> str:
+    """Return the text of plan/package.json: the sha256 of each file of the package, but for compiled ones."""
+    paths = sorted(path for path in imports.PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    sums = {path.relative_to(imports.PACKAGE).as_posix(): sha256(path) for path in paths}
+    return json.dumps(sums, indent=1) + "\n"
+
+
+def _on_installed(stages: dict[str, dict]) -> dict[str, dict]:
+    """Return stages that depend on plan/package.json in place of files of the package, which isn't in this folder."""
+
+    def dep(path: str) -> str:
+        return INSTALLED.as_posix() if path.partition("/")[0] == HOME else path
+
+    return {name: stage | {"deps": list(dict.fromkeys(map(dep, stage["deps"])))} for name, stage in stages.items()}
+
+
 def pipeline_texts(catalog: Catalog, scale: str) -> dict[Path, str]:
-    """Return the texts of dvc.yaml and plan/dvc.yaml."""
-    planned = {name: {"wdir": ".."} | stage for name, stage in pipeline(catalog, scale).items()}
+    """Return the texts of dvc.yaml and plan/dvc.yaml, and of plan/package.json where the package isn't in this folder.
+
+    DVC follows the package's own files in a clone. Elsewhere it is installed, and its place may be another tomorrow.
+    """
+    drawn, planned, texts = drawing(catalog), pipeline(catalog, scale), {}
+    if not Path(HOME).is_dir():
+        drawn, planned, texts = _on_installed(drawn), _on_installed(planned), {INSTALLED: package_files()}
+    planned = {name: {"wdir": ".."} | stage for name, stage in planned.items()}
     files = {
-        DRAWING: {"plots": CURVES, "stages": drawing(catalog)},
+        DRAWING: {"plots": CURVES, "stages": drawn},
         PIPELINE: {"params": [PARAMS.name], "stages": planned},
     }
     dump = partial(yaml.dump, Dumper=_Plain, sort_keys=False, width=120)
-    return {path: HEADER + dump(content) for path, content in files.items()}
+    return texts | {path: HEADER + dump(content) for path, content in files.items()}

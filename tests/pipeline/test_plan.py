@@ -75,7 +75,7 @@ def test_the_targets_of_dvc(catalog):
 
 def test_what_is_planned_does_not_depend_on_results(catalog, tmp_path, monkeypatch):
     """A kill while results are drawn takes them away. No other scale's page waits for that of the ladder."""
-    for name in ("analysis", "recipes"):
+    for name in ("analysis", "recipes", "stemrepro"):
         (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
     texts = pipeline_texts(catalog, "smoke")
