@@ -34,14 +34,24 @@ DRAWING, PIPELINE, TARGETS = Path("dvc.yaml"), PLAN / "dvc.yaml", PLAN / "target
 INSTALLED = PLAN / "package.json"
 """The hashes of the package's files, where it isn't in the folder."""
 HEADER = "# Written by 'stemrepro plan' from recipes/. Don't edit: stemrepro/pipeline/stages.py writes it.\n"
-CURVES = [{
-    "results/laptop/validation_loss/data.csv": {
+CURVES = [
+    {"results/laptop/validation_loss/data.csv": {
         "x": "tokens", "y": "value", "template": "curves",
         "title": "Validation loss of the arms, means over seeds with 95% intervals",
         "x_label": "training tokens", "y_label": "prose loss (nats/token)",
-    }
-}]  # fmt: skip
-"""What `dvc plots show` draws next to the figures, by .dvc/plots/curves.json."""
+    }},
+    {"results/ladder/token_ladder/data.csv": {
+        "x": "x", "y": "value", "template": "ladder",
+        "title": "How far arms are below dense against tokens, means over seeds with 95% intervals",
+        "x_label": "training tokens per parameter of dense", "y_label": "gap to dense (nats/token)",
+    }},
+    {"results/width/size_ladder/data.csv": {
+        "x": "x", "y": "value", "template": "ladder",
+        "title": "How far arms are below dense against size, by a fixed or a growing vocabulary",
+        "x_label": "parameters of dense", "y_label": "lead over dense (% of its bits per byte)",
+    }},
+]  # fmt: skip
+"""What `dvc plots show` draws next to the figures, by the templates in .dvc/plots/."""
 FOR_ALL = tuple(f"recipes/{name}.yaml" for name in ("arms", "variants", "paper", "shapes"))
 SCALE, MIX = "${item.scale}", "${item.mix}"
 KINDS = ("pdf", "svg", "png")
