@@ -11,11 +11,15 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import chdir
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from stemrepro.cli.skeletons import new_arm, new_recipe
+from stemrepro.common.files import sha256
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
@@ -261,11 +265,53 @@ def test_another_scale_and_back_runs_nothing(project):
     assert anew(project, *targets("train", "losses"))[:2] == (set(), set())
 
 
-def test_metrics_are_shown_in_80_columns(project):
+def test_metrics_are_shown_by_gap_in_120_columns(project):
     shown = project.call("dvc", "metrics", "show").strip().splitlines()
-    assert shown[0].split() == ["Path", "gap", "kflops", "params", "prose"]
+    columns = ["Path", "gap (nats/token)", "kFLOPs/token", "loss (nats/token)", "parameters"]
+    assert re.split("  +", shown[0].strip()) == columns
     assert {line.split("/")[-1].split(".json")[0] for line in shown[1:]} >= {"dense", "stem-half"}
-    assert max(map(len, shown)) <= 80
+    gaps = [float(gap) if (gap := line.split()[1]) != "-" else 0.0 for line in shown[1:]]  # dense has none
+    assert gaps == sorted(gaps, reverse=True)
+    assert max(map(len, shown)) <= 120
+
+
+@pytest.fixture
+def address_of():
+    """address_of(folder) -> an address at which the folder can be read and not written."""
+    servers = []
+
+    def serve(folder: Path) -> str:
+        handler = partial(SimpleHTTPRequestHandler, directory=folder)
+        servers.append(ThreadingHTTPServer(("127.0.0.1", 0), handler))
+        Thread(target=servers[-1].serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{servers[-1].server_port}"
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_second_clone_pulls_what_it_can_only_read_and_trains_nothing(project, tmp_path, address_of):
+    project.call("dvc", "remote", "add", "-d", "store", address_of(tmp_path))
+    project.call("dvc", "remote", "add", "--local", "home", str(tmp_path))
+    project.commit("shared")
+    project.call("dvc", "push", "-r", "home")
+    second = Project.__new__(Project)
+    second.folder = tmp_path / "second"
+    project.call("git", "clone", "-q", ".", str(second.folder))
+    second.environment = project.environment | {"PYTHONPATH": str(second.folder)}
+    second.call("dvc", "pull")
+    there, here = (
+        {path.relative_to(place.folder): sha256(path) for path in place.folder.glob(RUNS)}
+        for place in (project, second)
+    )
+    assert len(there) == 4
+    assert here == there
+    trained, scored, output = anew(second, *targets("losses"))
+    assert trained == set()
+    assert len(scored) == 4
+    assert ran(output) == {"blocks@smoke-sample", "losses@smoke"}  # git holds no data card and no scores of this scale
 
 
 NEW = """from stemrepro.model.ffn.stem import Stem
