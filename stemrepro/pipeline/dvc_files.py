@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from stemrepro.pipeline.stages import DRAWING, PIPELINE
+from stemrepro.pipeline.stages import DRAWING, PIPELINE, SWEEPS
 
 STATE = Path(".dvc/tmp")
 GUARDS = ("lock", "rwlock.lock")
@@ -42,7 +42,7 @@ def mend(home: Path = Path()) -> list[Path]:
     """
     if not (home / STATE).is_dir():
         return []
-    whole = {STATE / "rwlock": _is_json} | {path.with_suffix(".lock"): _is_lock for path in (DRAWING, PIPELINE)}
+    whole = {STATE / "rwlock": _is_json} | {path.with_suffix(".lock"): _is_lock for path in (DRAWING, PIPELINE, SWEEPS)}
     removed = []
     with ExitStack() as stack:
         for name in GUARDS:

@@ -1,7 +1,8 @@
-"""The two pipelines, dvc.yaml and plan/dvc.yaml.
+"""The pipelines: dvc.yaml, plan/dvc.yaml and plan/sweeps/dvc.yaml.
 
 dvc.yaml draws committed results from committed scores, so that a clone is up to date. plan/dvc.yaml, which git doesn't
-hold, makes the text, runs and scores of a plan. It also draws the scales whose results aren't committed.
+hold, makes the text, runs and scores of a plan. It also draws the scales whose results aren't committed. Sweeps stand
+apart, so that a plan's results ask for none.
 
 There are few stages. Run folders and scores know what they were made of. So one stage can hold all runs of a scale, and
 an edit of one arm trains one arm. The first stage of a plan, `check`, writes one stamp per stage, {"asked": ...,
@@ -18,7 +19,7 @@ import yaml
 
 from stemrepro.common import code_hash as imports
 from stemrepro.common.files import sha256, write_json
-from stemrepro.common.paths import ANALYSES, DATA, PARAMS, PLAN, RESULTS
+from stemrepro.common.paths import ANALYSES, DATA, PARAMS, PLAN, RECIPES, RESULTS
 from stemrepro.common.yaml_records import Dumper
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.mixes import Mix
@@ -31,6 +32,8 @@ from stemrepro.report.pages import EVIDENCE, VERDICTS
 
 DRAWING, PIPELINE, TARGETS = Path("dvc.yaml"), PLAN / "dvc.yaml", PLAN / "targets"
 """The pipeline that draws committed results, that of a plan, and what DVC makes (`dvc repro $(cat plan/targets)`)."""
+SWEEPS = PLAN / "sweeps" / "dvc.yaml"
+"""The sweeps at the scale of a plan, each of which runs when it is asked for by name."""
 INSTALLED = PLAN / "package.json"
 """The hashes of the package's files, where it isn't in the folder."""
 HEADER = "# Written by 'stemrepro plan' from recipes/. Don't edit: stemrepro/pipeline/stages.py writes it.\n"
@@ -369,6 +372,27 @@ def pipeline(catalog: Catalog, scale: str) -> dict:
     }
 
 
+def sweep_stages(catalog: Catalog, scale: str) -> dict[str, dict]:
+    """Return the stage of plan/sweeps/dvc.yaml: every sweep of recipes/sweeps/, at a scale.
+
+    It depends on the whole package. That costs little, as a sweep knows by itself which of its trials still count.
+    """
+    file, settings = "recipes/sweeps/${item.sweep}.yaml", catalog.scale(scale)
+    names = sorted(path.stem for path in (RECIPES / "sweeps").glob("*.yaml"))
+    if not names:
+        return {}
+    base = [f"recipes/scales/{settings.base}.yaml"] if settings.base else []
+    settings_of = ["recipes/arms.yaml", "recipes/variants.yaml", f"recipes/scales/{scale}.yaml", *base]
+    deps = [HOME, *own_code(catalog, catalog.arms), file, *settings_of, f"data/{scale}/blocks"]
+    return {
+        "sweep": _stage(
+            {"sweep": names}, f"stemrepro sweep {file} --scale {scale} --workers {settings.workers}",
+            "a search for an arm's settings: trials that still count are kept, the others are run", deps,
+            _kept(f"results/{scale}/sweeps/${{item.sweep}}", persist=True),
+        )
+    }  # fmt: skip
+
+
 def targets(catalog: Catalog, scale: str, recipes: tuple[str, ...]) -> list[str]:
     """Return DVC's targets for a plan's results: some recipes, or all with the page."""
     where = "" if scale in published(catalog) else f"{PIPELINE.as_posix()}:"
@@ -405,17 +429,24 @@ def _on_installed(stages: dict[str, dict]) -> dict[str, dict]:
 
 
 def pipeline_texts(catalog: Catalog, scale: str) -> dict[Path, str]:
-    """Return the texts of dvc.yaml and plan/dvc.yaml, and of plan/package.json where the package isn't in this folder.
+    """Return the texts of dvc.yaml and of the files of plan/, but for params.yaml and targets.
+
+    plan/package.json is one of them where the package isn't in this folder.
 
     DVC follows the package's own files in a clone. Elsewhere it is installed, and its place may be another tomorrow.
     """
-    drawn, planned, texts = drawing(catalog), pipeline(catalog, scale), {}
-    if not Path(HOME).is_dir():
-        drawn, planned, texts = _on_installed(drawn), _on_installed(planned), {INSTALLED: package_files()}
-    planned = {name: {"wdir": ".."} | stage for name, stage in planned.items()}
     files = {
-        DRAWING: {"plots": CURVES, "stages": drawn},
-        PIPELINE: {"params": [PARAMS.name], "stages": planned},
+        DRAWING: {"plots": CURVES, "stages": drawing(catalog)},
+        PIPELINE: {"params": [PARAMS.name], "stages": pipeline(catalog, scale)},
+        SWEEPS: {"stages": sweep_stages(catalog, scale)},
     }
+    texts = {}
+    if not Path(HOME).is_dir():
+        files = {path: content | {"stages": _on_installed(content["stages"])} for path, content in files.items()}
+        texts = {INSTALLED: package_files()}
     dump = partial(yaml.dump, Dumper=_Plain, sort_keys=False, width=120)
-    return texts | {path: HEADER + dump(content) for path, content in files.items()}
+    for path, content in files.items():
+        home = {"wdir": "/".join([".."] * len(path.parent.parts))} if path.parent.parts else {}
+        stages = {name: home | stage for name, stage in content["stages"].items()}
+        texts[path] = HEADER + dump(content | {"stages": stages})
+    return texts

@@ -314,6 +314,37 @@ def test_a_second_clone_pulls_what_it_can_only_read_and_trains_nothing(project, 
     assert ran(output) == {"blocks@smoke-sample", "losses@smoke"}  # git holds no data card and no scores of this scale
 
 
+RATES = """\
+title: Two rates
+sampler: grid
+space: {arm: [dense], learning_rate: [0.01, 0.02], seed: [100]}
+"""
+
+
+def test_a_sweep_is_a_stage_that_runs_when_it_is_asked_for(restored):
+    """Its trials are kept: an edit of the grid trains the new point alone."""
+    file, stage = restored.folder / "recipes/sweeps/rates.yaml", "plan/sweeps/dvc.yaml:sweep@rates"
+    file.parent.mkdir()
+    file.write_text(RATES)
+    restored.call(*PLAN)
+    assert "sweep" not in restored.call("dvc", "stage", "list", "--name-only", *TARGETS, "plan/dvc.yaml")
+    restored.call("dvc", "repro", stage)
+    best = (restored.folder / "results/smoke/sweeps/rates/best.csv").read_text().splitlines()
+    assert best[0] == "arm,learning_rate,prose,at_edge"
+    assert [line.partition(",")[0] for line in best[1:]] == ["dense"]
+    trials = made(restored, "sweeps/smoke/rates/runs/*/weights.safetensors")
+    assert len(trials) == 2
+    assert "Running stage" not in restored.call("dvc", "repro", stage)
+    file.write_text(RATES.replace("0.02", "0.02, 0.03"))
+    restored.call("dvc", "repro", stage)
+    after = made(restored, "sweeps/smoke/rates/runs/*/weights.safetensors")
+    assert len(after) == 3
+    assert after | trials == after
+    file.unlink()
+    file.parent.rmdir()
+    restored.call(*PLAN)
+
+
 NEW = """from stemrepro.model.ffn.stem import Stem
 
 
