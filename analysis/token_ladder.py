@@ -38,6 +38,8 @@ PARTS = {
     "table at equal FLOPs": ("up-removed", "stem-full"),
     "up-projection without a table": ("up-removed", "dense"),
     "up-projection next to a table": ("stem-full", "stem-dagger-full"),
+    "memory part": ("dense", "input-add"),
+    "gated rest": ("input-add", "stem-full"),
 }
 LOOKS = {
     "token part": ("token-only", "-"),
@@ -113,6 +115,8 @@ def collect(measure: Scaling) -> pd.DataFrame:
         rows.append({"panel": "parameters", "what": arm, "x": width, "value": measure.parameters(arm, width)})
         tables = measure.parameters(arm, width, "tables") / measure.parameters("dense", width)
         rows.append({"panel": "tables over dense", "what": arm, "x": width, "value": tables})
+    tables = measure.parameters("input-add", which="tables") / measure.parameters("dense")
+    rows.append({"panel": "tables over dense", "what": "input-add", "x": 1.0, "value": tables})
     for width in measure.widths():
         if width != 1:
             rows += [
@@ -319,26 +323,23 @@ def draw_parts(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_stack(axes: Axes, data: pd.DataFrame) -> None:
-    """Stack both parts of STEM full's gap at each rung: what a table without a gate gains, and what is beyond it.
+    """Stack both parts of STEM full's gap at each rung: what a row of the token gives to dense, and what is beyond it.
 
     An interval is that of the part whose top it is at.
     """
-    parts = {
-        name: data[(data["panel"] == "part") & (data["what"] == name)] for name in ("token part", "contextual part")
-    }
-    lookup, context = parts.values()
-    x, total = np.arange(len(lookup)), lookup["value"].to_numpy() + context["value"].to_numpy()
+    memory, rest = (data[(data["panel"] == "part") & (data["what"] == name)] for name in ("memory part", "gated rest"))
+    x, total = np.arange(len(memory)), memory["value"].to_numpy() + rest["value"].to_numpy()
     for rows, below, arm, hatch, label in (
-        (lookup, 0, "token-only", "//", "a lookup of the token, no gate"),
-        (context, lookup["value"], "stem-full", "", "what the gate adds: context"),
+        (memory, 0, "input-add", "//", "a row of the token, added to dense"),
+        (rest, memory["value"], "stem-full", "", "what STEM full has beyond that"),
     ):
         axes.bar(
             x, rows["value"], 0.6, bottom=below, color=ARM_COLOUR[arm], hatch=hatch, ec="white", lw=0.8, label=label
         )
-    axes.errorbar(x - 0.12, lookup["value"], yerr=error_bars(lookup), color="black", ls="none", lw=0.9)
-    axes.errorbar(x + 0.12, total, yerr=error_bars(context), color="black", ls="none", lw=0.9)
+    axes.errorbar(x - 0.12, memory["value"], yerr=error_bars(memory), color="black", ls="none", lw=0.9)
+    axes.errorbar(x + 0.12, total, yerr=error_bars(rest), color="black", ls="none", lw=0.9)
     axes.axhline(0, color="black", lw=0.6)
-    axes.set_xticks(x, [f"{place:.2g}" if place < 10 else f"{place:.0f}" for place in lookup["x"].astype(float)])
+    axes.set_xticks(x, [f"{place:.2g}" if place < 10 else f"{place:.0f}" for place in memory["x"].astype(float)])
     axes.set(xlabel=TOKENS, ylabel=GAIN)
 
 
