@@ -26,7 +26,7 @@ DEARER = 1.1
 NAMED = {
     "ngram-table": ("right", -7, 0), "stem-full": ("right", -7, -7), "dense-equal-size": ("right", -7, 7),
     "bigram-input": ("right", -7, 6), "stem-third": ("right", -6, 5), "token-only": ("right", -7, 5),
-    "stem-frozen": ("right", -7, 6), "topk-moe": ("right", -7, -9), "value-embeddings": ("center", 0, 20),
+    "stem-frozen": ("right", -7, 6), "topk-moe": ("right", -7, -9), "value-embeddings": ("left", -8, -21),
     "up-removed": ("left", 7, -14),
 }  # fmt: skip
 """Arms that are named next to their mark, with the side of the name that is there, and where, in points."""

@@ -1,5 +1,7 @@
 """The figure and verdicts of the ladder of widths, on made-up losses whose leads follow a given law."""
 
+from zlib import crc32
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -21,12 +23,13 @@ LEAD = {"dense": 0.0, "stem-third": 3.0, "stem-full": 6.0, "input-add": 4.0, "de
 @pytest.fixture(scope="module")
 def made_up(tmp_path_factory):
     """scores/width of every arm and size."""
-    folder, catalog, rng = tmp_path_factory.mktemp("width"), load(ROOT / "recipes"), np.random.default_rng(0)
+    folder, catalog = tmp_path_factory.mktemp("width"), load(ROOT / "recipes")
     scale, recipe = catalog.scale("width"), catalog.recipe("size_ladder")
     for address, parts in recipe.wanted().items():
         variant, count = catalog.variant(address.variant), max(parts.values())
         lead = LEAD[address.arm] * 0.8 ** np.log2(variant.width) * 1.25 ** np.log2(variant.vocab)
         lead *= 1 + 0.3 * (variant.table_rate > 1)
+        rng = np.random.default_rng(crc32(str(address.path).encode()))  # another arm changes nobody else's luck
         prose = {seed: 3.5 * (1 - lead * (1 + 0.02 * rng.standard_normal()) / 100) for seed in range(count)}
         model, _ = run_settings(address, catalog.arms[address.arm], variant, scale)
         more = {"parameters": parameter_counts(model)["total"], "steps": round(variant.tokens * 20)}
@@ -60,7 +63,7 @@ def test_the_ladder_is_judged_and_drawn(made_up, monkeypatch):
     paper = data[data["panel"] == "paper"].set_index("what")["value"]
     assert paper["stem-third"].round(2).tolist() == [1.85, 1.65]
     compared = data[data["panel"] == "compared"].groupby("what").size().to_dict()
-    assert compared == {"input-add": 2, "stem-full": 2, "dense-equal-size": 1}
+    assert compared == {"input-add": 2, "stem-full": 2, "dense-equal-size": 2}
 
 
 @pytest.mark.parametrize("arm", ["stem-third", "stem-full"])

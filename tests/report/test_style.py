@@ -71,7 +71,7 @@ def test_hues_are_those_that_the_colour_blind_tell_apart():
     """Seaborn's, but for a yellow that shows on a white page, and is lighter than all that is like it to them."""
     theirs = dict(zip(list(HUES)[1:], sns.color_palette("colorblind", 10).as_hex(), strict=True))
     assert {name: colour for name, colour in theirs.items() if HUES[name] != colour} == {"yellow": "#ece133"}
-    assert max(lightness(colour) for colour in HUES.values()) < 81  # of 100; seaborn's yellow has 88
+    assert max(lightness(colour) for colour in HUES.values()) < 83  # of 100; seaborn's yellow has 88
     assert all(lightness(HUES["yellow"]) - lightness(HUES[hue]) > 10 for hue in ("orange", "brown", "green"))
 
 
