@@ -174,7 +174,7 @@ def draw_cache(axes: Axes, data: pd.DataFrame) -> None:
                label="distinct tokens of a\n128-token chunk")]  # fmt: skip
     handles += [plt.Line2D([], [], color="black", ls=dashes, lw=1, label=name) for name, dashes in POLICIES.items()]
     axes.legend(handles=handles, loc="lower right")
-    doubling(axes, "x")
+    axes.set_xscale("log", base=2)
     ticks = sorted(data[data["panel"] == "cache, every token"]["x"].unique())
     axes.set_xticks([t for t in ticks if t != 10], [f"{t:.1f}" if t < 3 else f"{t:.0f}" for t in ticks if t != 10])
     axes.set(xlabel="cache (% of a table's rows)", ylabel="hit rate (%)", ylim=(0, 102))

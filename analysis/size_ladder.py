@@ -135,7 +135,7 @@ def draw_others(axes: Axes, data: pd.DataFrame) -> None:
             )  # fmt: skip
             if name == "paper":
                 axes.annotate(
-                    arm.removeprefix("stem-").replace("third", "1/3").replace("half", "1/2"), (x, value), (5, 0),
+                    ARM_LABEL[arm].removeprefix("STEM "), (x, value), (5, 0),
                     textcoords="offset points", va="center", fontsize=SMALLEST, color=PLAIN,
                 )  # fmt: skip
 

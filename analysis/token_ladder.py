@@ -2,6 +2,7 @@
 parts and their price.
 """
 
+from collections.abc import Iterable
 from itertools import chain, combinations, product
 
 import numpy as np
@@ -214,11 +215,16 @@ def line(axes: Axes, rows: pd.DataFrame, arm: str, label: str, style: str = "-",
     )  # fmt: skip
 
 
+def rung_names(places: Iterable[float]) -> list[str]:
+    """Return what rungs are called at an axis."""
+    return [f"{place:.2g}" if place < 10 else f"{place:.0f}" for place in places]
+
+
 def along(axes: Axes, data: pd.DataFrame, ylabel: str) -> None:
     """Make the x axis a log axis of tokens per parameter with a tick per rung."""
     axes.set_xscale("log", base=2)
     ticks = sorted(data[data["panel"] == "gap"]["x"].astype(float).unique())
-    axes.set_xticks(ticks, [f"{tick:.2g}" if tick < 10 else f"{tick:.0f}" for tick in ticks])
+    axes.set_xticks(ticks, rung_names(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set(xlabel=TOKENS, ylabel=ylabel)
 
@@ -339,7 +345,7 @@ def draw_stack(axes: Axes, data: pd.DataFrame) -> None:
     axes.errorbar(x - 0.12, memory["value"], yerr=error_bars(memory), color="black", ls="none", lw=0.9)
     axes.errorbar(x + 0.12, total, yerr=error_bars(rest), color="black", ls="none", lw=0.9)
     axes.axhline(0, color="black", lw=0.6)
-    axes.set_xticks(x, [f"{place:.2g}" if place < 10 else f"{place:.0f}" for place in memory["x"].astype(float)])
+    axes.set_xticks(x, rung_names(memory["x"].astype(float)))
     axes.set(xlabel=TOKENS, ylabel=GAIN)
 
 

@@ -40,7 +40,7 @@ def test_a_recipe_of_a_made_mix_runs_to_its_figure(tmp_path, monkeypatch, catalo
     path = tmp_path / f"recipes/scales/{scale}.yaml"
     settings = yaml.safe_load(path.read_text())
     step = catalog.scales[scale].training.batch * catalog.scales[scale].model.sequence
-    settings["training"] |= {"tokens": 4 * step, "evals": 1}
+    settings["training"] |= {"tokens": 10 * step, "evals": 1}
     path.write_text(yaml.safe_dump(settings))
     _, params = plan.write(scale, (recipe,))
     mix = settings["data"]

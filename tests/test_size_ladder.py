@@ -48,6 +48,7 @@ def test_the_ladder_is_judged_and_drawn(made_up, monkeypatch):
     assert rows["table-rate-full"]["ours"] == pytest.approx(0.3 * 6 * 0.8, abs=0.25)
     assert rows["foretold-full"]["ours"] == pytest.approx(0, abs=0.1)
     assert rows["equal-size"]["ours"] == pytest.approx(0.02 * 3.5, abs=0.02)
+    assert rows["equal-size-wide"]["ours"] == pytest.approx(0.02 * 0.8 * 3.5, abs=0.02)
     assert {rows[name]["seeds"] for name in ("widest-full", "fades-full")} == {5}
     data = pd.read_csv(folder / "data.csv")
     drawn = data[data["panel"].str.startswith("drawn on") & (data["what"] == "stem-full")]

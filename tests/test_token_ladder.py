@@ -73,6 +73,8 @@ def test_the_ladder_is_judged_and_drawn(made_up, few_draws, monkeypatch):
     folder = made_up / "results/ladder/token_ladder"
     assert rows["full-below-dense-at-the-papers-ratio"]["ours"] == pytest.approx(0.09 * 0.657, abs=0.01)
     assert rows["constant-gap-full"]["ours"] == pytest.approx(late_slope(made_up / "scores/ladder/losses"), abs=1e-5)
+    assert rows["memory"]["ours"] == pytest.approx(0.03 * 0.657, abs=0.01)
+    assert rows["gated-rest"]["ours"] == pytest.approx(0.06 * 0.657, abs=0.01)
     ends = {name for name in rows if name.startswith("frozen-rows-early") or "-below-dense-" in name}
     assert {name: row["seeds"] for name, row in rows.items()} == {name: 5 if name in ends else 3 for name in rows}
     pictures = [folder / f"{name}.{kind}" for name in ("figure", "front") for kind in ("pdf", "svg", "png")]
@@ -103,5 +105,8 @@ def test_the_ladder_is_judged_and_drawn(made_up, few_draws, monkeypatch):
     assert (bought["value"].notna() | bought["note"].str.startswith("dense ")).all()
     row = bought[bought["what"] == "stem-full"].iloc[0]
     assert row["ci_low"] < row["value"] < row["ci_high"]
+    parts = data[data["panel"] == "part"].pivot_table(index="x", columns="what", values="value")
+    both = parts["memory part"] + parts["gated rest"]  # what is stacked is one gap, split in two ways
+    assert both.to_numpy() == pytest.approx((parts["token part"] + parts["contextual part"]).to_numpy(), abs=2e-5)
     token_part = data[(data["panel"] == "part") & (data["what"] == "token part")]
     assert (token_part["value"] < 0).all()

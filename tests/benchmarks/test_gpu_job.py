@@ -70,7 +70,7 @@ def test_paths_of_a_device_are_compared(monkeypatch):
     some = [pair for pair in device_paths.pairs("cpu") if pair.name == "whole and resumed"]
     other = device_paths.Pair("other", "dense", {}, {"learning_rate": 0.1}, device_paths.ROUNDING)
     monkeypatch.setattr(device_paths, "pairs", lambda device: (*some, other))
-    resumed, apart = device_paths.compared("cpu", 4)
+    resumed, apart = device_paths.compared("cpu", 8)
     assert (resumed["same_bits"], resumed["apart"], resumed["holds"]) == (True, 0.0, True)
     assert not apart["holds"]
     assert not apart["same_bits"]

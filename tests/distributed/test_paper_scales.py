@@ -1,6 +1,7 @@
 """The paper's scales, cut down, take their first steps on four processes: their files, plan, text and training."""
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from stemrepro.pipeline import plan
 from stemrepro.pipeline.planned import asked_runs, train_runs
 from tests.conftest import copy_recipes
 
-STEPS = {MAIN: 4, "mid": 2, "longer-8": 2}
+STEPS = {MAIN: 20, "mid": 5, "longer-8": 5}
 SIZES = {
     "paper-350m": {"vocab": 512, "width": 60, "ffn_width": 160, "layers": 4, "sequence": 64},
     "paper-1b": {"vocab": 512, "width": 128, "ffn_width": 512, "layers": 4, "sequence": 64},
@@ -79,6 +80,7 @@ def test_first_steps_on_four_processes(name, tmp_path, monkeypatch):
     planned = params.planned(name)
     wanted = {address: planned[address] for address in [Address(stage, "stem-third") for stage in stages]}
     runs = asked_runs(name, mix, planned, wanted, parallel=settings.parallel)
+    signal.alarm(120 * len(stages))
     train_runs(runs, workers=1, replace=False)
     blocks = {"own": f"data/{name}/blocks", "mid": f"data/{name}/mid/blocks"}
     texts = {text: read_json(Path(folder) / "index.json")["splits"]["train"] for text, folder in blocks.items()

@@ -16,6 +16,7 @@ from stemrepro.report.style import (
     ARM_MARKER,
     PANEL,
     alone,
+    doubling,
     error_bars,
     footer,
     label_outer,
@@ -155,6 +156,22 @@ def test_arms_of_one_hue_differ_in_grey(catalog):
     assert lightness("#000000") == pytest.approx(0)
     assert lightness("#ffffff") == pytest.approx(100)
     assert lightness("#777777") == pytest.approx(50.03, abs=0.05)  # CIE L* of the middle grey of sRGB
+
+
+def test_powers_of_two_are_written_as_readers_know_them():
+    figure, grid = sheet("a", 2, {"a": "One"})
+    axes = grid["a"]
+    doubling(axes, "x")
+    for limits, names in (
+        ((0.5, 64), {"0.5", "1", "64"}),
+        ((512, 4096), {"512", "1k", "4k"}),
+        ((2**19, 2**21), {"512k", "1M", "2M"}),
+    ):
+        axes.set_xlim(*limits)
+        figure.draw_without_rendering()
+        assert names <= {label.get_text() for label in axes.get_xticklabels()}
+    assert axes.get_yscale() == "linear"
+    plt.close(figure)
 
 
 def test_a_panel_alone_has_its_own_names_and_legend():
