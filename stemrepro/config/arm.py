@@ -41,6 +41,9 @@ class Arm(Strict):
     pairs: bool = Field(
         False, description="a hashed pair's row is added to the input embedding; its table is up to half of the model"
     )
+    memory: str = later("", "a name of MEMORIES in stemrepro/model/specs.py: a memory outside of the FFNs")
+    memory_placement: Placement = later("none", "layers in which the memory adds something")
+    memory_rows: float = later(0.0, "rows of the memory's hashed tables / rows of the vocabulary")
     rank: float = Field(0.0, ge=0, description="width of a narrow table / width of the model")
     slots: int = Field(0, ge=0, description="rows per token in a table (stem-slots)")
     ffn_factor: Factor = Field(
@@ -110,6 +113,10 @@ def shaped(shape: Shape, arm: Arm) -> ModelConfig:
         table_init=arm.table_init,
         table_shared=arm.table_shared,
     )
+    if arm.memory:
+        places = layers_of(arm.memory_placement, shape.layers)
+        rows = round(arm.memory_rows * shape.vocab)
+        config = replace(config, memory=arm.memory, memory_layers=places, memory_rows=rows)
     if arm.match != "none":
         target = ModelConfig(**base, ffn=arm.match_ffn, replaced_layers=layers_of(arm.match_placement, shape.layers))
         if arm.match == "shape":

@@ -127,6 +127,8 @@ class Parallel(Strict):
             return f"precision '{training.precision}' is not for sharded weights; use '32-true' or 'bf16-mixed'"
         if model.table_shared:
             return "table_shared lets layers read a table that another layer has put away; use strategy 'ddp'"
+        if model.memory:
+            return f"memory '{model.memory}' has tables outside of the layers; use strategy 'ddp'"
         if self.tensor > 1 and (reason := self._unsplit(model, splits)):
             return reason
         if self.strategy == "tables" and model.replaced_layers and model.ffn_width % self.ranks_per_table:

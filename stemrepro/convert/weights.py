@@ -41,6 +41,8 @@ def check(config: ModelConfig) -> None:
         what, reason = f"value_layers {list(config.value_layers)}", "only tables of feed-forward networks are"
     elif config.pair_rows:
         what, reason = f"pair_rows {config.pair_rows}", BY_PAIRS
+    elif config.memory:
+        what, reason = f"memory '{config.memory}'", "only tables of feed-forward networks are"
     if reason:
         raise UserError(f"a model with {what} can't be exported: {reason}")
 

@@ -49,6 +49,8 @@ Count = Annotated[int, Field(ge=0, le=MOST)]
 Places = Annotated[tuple[int, ...], Field(max_length=MOST_LAYERS)]
 Real = Annotated[float, Field(gt=0)]
 Later = Annotated[Count, Field(exclude_if=lambda value: value == 0)]
+LaterName = Annotated[str, Field(exclude_if=lambda value: value == "")]
+LaterPlaces = Annotated[Places, Field(exclude_if=lambda value: not value)]
 LaterStd = Annotated[Real | None, Field(exclude_if=lambda value: value is None)]
 """Fields that were added after runs had been made: left out at their defaults, so that old settings stay equal."""
 
@@ -78,6 +80,9 @@ class ModelConfig:
         document_mask: attention stays inside a document (ends are marked by token 0).
         slots: rows per token in a table that has several (stem-slots).
         pair_rows: rows of a table of hashed token pairs that is added to the input embedding; 0 for none.
+        memory: name of the memory outside of the FFNs (see stemrepro.model.specs.MEMORIES); "" for none.
+        memory_layers: layers in which it adds something.
+        memory_rows: rows of its hashed tables.
     """
 
     vocab: Size
@@ -101,6 +106,9 @@ class ModelConfig:
     head_std: LaterStd = None
     slots: Later = 0
     pair_rows: Later = 0
+    memory: LaterName = ""
+    memory_layers: LaterPlaces = ()
+    memory_rows: Later = 0
 
     def __post_init__(self) -> None:
         """Raise UserError for shapes that fit no model."""
@@ -119,6 +127,8 @@ class ModelConfig:
             )
         if not all(0 <= layer < self.layers for layer in self.value_layers):
             raise UserError(f"value_layers {list(self.value_layers)}: layers go from 0 up to {self.layers - 1}")
+        if not all(0 <= layer < self.layers for layer in self.memory_layers):
+            raise UserError(f"memory_layers {list(self.memory_layers)}: layers go from 0 up to {self.layers - 1}")
         if self.table_shared and not self.replaced_layers:
             raise UserError("table_shared: no layer is replaced that could share a table")
 

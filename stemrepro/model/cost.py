@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.specs import FFNCost, spec
+from stemrepro.model.specs import FFNCost, memory_cost, spec
 
 
 def ffn_costs(config: ModelConfig) -> list[FFNCost]:
@@ -21,8 +21,9 @@ def ffn_costs(config: ModelConfig) -> list[FFNCost]:
 
 
 def row_elements(config: ModelConfig) -> int:
-    """Return the elements of the table rows that one token reads, value embeddings and the input's pair included."""
-    return sum(c.row for c in ffn_costs(config)) + _value_rows(config) + (config.width if config.pair_rows else 0)
+    """Return the elements of the table rows that one token reads, in FFNs, attention, at the input and in a memory."""
+    pair = config.width if config.pair_rows else 0
+    return sum(c.row for c in ffn_costs(config)) + _value_rows(config) + pair + memory_cost(config).row
 
 
 def _value_rows(config: ModelConfig) -> int:
@@ -57,9 +58,10 @@ def parameter_counts(config: ModelConfig) -> dict[str, int]:
     tables = config.vocab * (sum(cost.row * cost.slots for cost in costs) + _value_rows(config))
     if config.table_shared:
         tables //= len(config.replaced_layers)
-    tables += config.pair_rows * config.width
+    memory = memory_cost(config)
+    tables += config.pair_rows * config.width + memory.tables
     removed = sum(max(0, spec("dense").cost(config).stored - cost.stored) for cost in costs)
-    total = rest + stored + tables + (1 if config.pair_rows else 0)  # and the pairs' scale
+    total = rest + stored + tables + memory.stored + (1 if config.pair_rows else 0)  # and the pairs' scale
     active = total - tables - sum(cost.idle for cost in costs)
     return {"total": total, "active": active, "tables": tables, "paper_total": total + removed}
 
@@ -72,8 +74,8 @@ def flops_per_token(config: ModelConfig, context: int) -> int:
     d, e = config.width, config.head_width
     projections = 2 * (2 * d * config.heads * e + 2 * d * config.kv_heads * e)
     attention = 4 * context * config.heads * e
-    ffn = sum(2 * cost.used for cost in ffn_costs(config))
-    return config.layers * (projections + attention) + ffn + 2 * d * config.vocab
+    networks = sum(2 * cost.used for cost in ffn_costs(config)) + 2 * memory_cost(config).used
+    return config.layers * (projections + attention) + networks + 2 * d * config.vocab
 
 
 def matched(config: ModelConfig, target: ModelConfig, quantity: str, context: int) -> ModelConfig:

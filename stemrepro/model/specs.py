@@ -52,6 +52,36 @@ class FFNSpec:
     splits: bool = False
 
 
+@dataclass(frozen=True)
+class MemoryCost:
+    """Elements of a memory outside of the FFNs, over all layers.
+
+    Attributes:
+        stored: of all its parameters, tables apart.
+        used: of the matrices that a token goes through, 2 FLOPs each.
+        tables: of all its tables.
+        row: of the rows that a token reads.
+    """
+
+    stored: int
+    used: int
+    tables: int
+    row: int
+
+
+@dataclass(frozen=True)
+class MemorySpec:
+    """One memory outside of the FFNs.
+
+    Attributes:
+        cost: closed form of its elements.
+        needs: fields of the model that it needs.
+    """
+
+    cost: Callable[[ModelConfig], MemoryCost]
+    needs: tuple[Literal["rank", "slots", "memory_layers", "memory_rows"], ...] = ()
+
+
 def _used(elements: int, row: int = 0, more: int = 0) -> FFNCost:
     """Return the cost of a network whose every matrix element is used by every token; `more` are in no product."""
     return FFNCost(elements + more, elements, row)
@@ -95,6 +125,15 @@ FFNS = {
 """By the name that recipes/arms.yaml uses; the class is the one in stemrepro/model/ffn/<name>.py."""
 
 
+MEMORIES: dict[str, MemorySpec] = {}
+"""By the name that recipes/arms.yaml uses; the class is the one in stemrepro/model/memory/<name>.py."""
+
+
+def memory_cost(config: ModelConfig) -> MemoryCost:
+    """Return the cost of a model's memory outside of its FFNs; nothing where it has none."""
+    return MEMORIES[config.memory].cost(config) if config.memory else MemoryCost(0, 0, 0, 0)
+
+
 def spec(name: str) -> FFNSpec:
     """Return the network of a name, or of a class in your file, "my/silu.py:SiluRows".
 
@@ -115,7 +154,12 @@ def splits(config: ModelConfig) -> bool:
 
 
 def check(config: ModelConfig) -> None:
-    """Raise UserError where a model lacks what its FFN needs."""
+    """Raise UserError where a model lacks what its FFN or its memory needs."""
+    if config.memory and config.memory not in MEMORIES:
+        raise unknown("memory", config.memory, MEMORIES, "stemrepro/model/specs.py")
+    for field in MEMORIES[config.memory].needs if config.memory else ():
+        if not getattr(config, field):
+            raise UserError(f"memory '{config.memory}' needs {field}, which is {getattr(config, field)}")
     needs = spec(config.ffn).needs
     if "experts" in needs and not 1 <= config.top_k <= config.experts:
         raise UserError(f"experts {config.experts}, top_k {config.top_k}: a token uses 1 to {config.experts} experts")

@@ -19,6 +19,7 @@ from stemrepro.model.ffn.base import FFN, is_table
 from stemrepro.model.ffn.loading import ffn_class
 from stemrepro.model.ffn.naming import OWN_FILE
 from stemrepro.model.loss import losses_in_parts, token_losses
+from stemrepro.model.memory.base import Memory, memory_class
 from stemrepro.model.pairs import PairInput
 
 LONG = 4096
@@ -94,7 +95,7 @@ class Attention(nn.Module):
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
-        self.head_width, self.grouped = config.head_width, config.heads != config.kv_heads
+        self.layer, self.head_width, self.grouped = layer, config.head_width, config.heads != config.kv_heads
         self.query = nn.Linear(config.width, config.heads * config.head_width, bias=False)
         self.key = nn.Linear(config.width, config.kv_heads * config.head_width, bias=False)
         self.value = nn.Linear(config.width, config.kv_heads * config.head_width, bias=False)
@@ -104,7 +105,7 @@ class Attention(nn.Module):
 
     def forward(
         self, x: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | Documents | None,
-        past: LayerCache | None = None,
+        past: LayerCache | None = None, memory: Memory | None = None,
     ) -> Tensor:  # fmt: skip
         """Attend: x [B, T, D], tokens [B, T], cos and sin [T, E] or [B, 1, T, E] -> [B, T, D].
 
@@ -114,6 +115,8 @@ class Attention(nn.Module):
         query = rotate(self.query(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2), cos, sin)
         key = rotate(self.key(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2), cos, sin)
         value = self.value(x) if self.table is None else self.value(x) + self.table(tokens)
+        if memory is not None:
+            value = memory.values(self.layer, value, x, tokens)
         value = value.unflatten(-1, (-1, self.head_width)).transpose(1, 2)
         if past is not None:
             key, value = past.extend(key, value)
@@ -132,6 +135,7 @@ class Block(nn.Module):
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
+        self.layer = layer
         self.attention_norm = nn.RMSNorm(config.width, config.norm_eps)
         self.attention = Attention(config, layer)
         self.ffn_norm = nn.RMSNorm(config.width, config.norm_eps)
@@ -139,11 +143,14 @@ class Block(nn.Module):
 
     def forward(
         self, x: Tensor, embedded: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | Documents | None,
-        past: LayerCache | None = None,
+        past: LayerCache | None = None, memory: Memory | None = None,
     ) -> Tensor:  # fmt: skip
         """Apply the layer: x and the tokens' input embeddings [B, T, D], tokens [B, T] -> [B, T, D]."""
-        x = x + self.attention(self.attention_norm(x), tokens, cos, sin, mask, past)
-        return x + self.ffn(self.ffn_norm(embedded if self.ffn.reads_embedding else x), tokens)
+        if memory is not None:
+            x = memory.before(self.layer, x, tokens)
+        x = x + self.attention(self.attention_norm(x), tokens, cos, sin, mask, past, memory)
+        x = x + self.ffn(self.ffn_norm(embedded if self.ffn.reads_embedding else x), tokens)
+        return x if memory is None else memory.after(self.layer, x, embedded, tokens)
 
 
 class Decoder(nn.Module):
@@ -154,6 +161,7 @@ class Decoder(nn.Module):
         self.config = config
         self.embedding = nn.Embedding(config.vocab, config.width)
         self.pairs = PairInput(config) if config.pair_rows else None
+        self.memory = memory_class(config.memory)(config) if config.memory else None
         blocks = [Block(config, layer) for layer in range(config.layers)]
         self.blocks = nn.ModuleList(blocks)
         if config.table_shared:
@@ -172,6 +180,7 @@ class Decoder(nn.Module):
         """
         ffns = (module for module in self.modules() if isinstance(module, FFN))
         pairs = self.pairs is not None or any(ffn.row_address == "pair" for ffn in ffns)
+        pairs = pairs or (self.memory is not None and self.memory.looks_back)
         return not pairs and not OWN_FILE.fullmatch(self.config.ffn)
 
     def forward(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
@@ -210,7 +219,8 @@ class Decoder(nn.Module):
         cos, sin = rotary_angles(length if cache is None else 1 << length.bit_length(), self.config.head_width,
                                  self.config.rope_base, tokens.device)  # fmt: skip
         if (cache is not None or mask is not None) and not self.caches:
-            raise ValueError(f"'{self.config.ffn}' with pair_rows {self.config.pair_rows} can't use a cache or a mask")
+            memory = self.config.memory or f"{self.config.ffn}' with pair_rows '{self.config.pair_rows}"
+            raise ValueError(f"'{memory}' can't use a cache or a mask")
         within: Tensor | Documents | None = mask
         if mask is not None:
             places = mask.sum(dim=-1) - 1
@@ -227,8 +237,10 @@ class Decoder(nn.Module):
         x = embedded = self.embedding(tokens)
         if self.pairs is not None:
             x = x + self.pairs(tokens)
+        if self.memory is not None:
+            x = self.memory.inputs(x, tokens)
         for block, past in zip(self.blocks, cache.layers if cache else [None] * len(self.blocks), strict=True):
-            x = block(x, embedded, tokens, cos, sin, within, past)
+            x = block(x, embedded, tokens, cos, sin, within, past, self.memory)
         return self.norm(x)
 
 
@@ -243,6 +255,7 @@ def initialise(model: Decoder, seed: int) -> None:
     | parameter               | distribution                                        | where from                 |
     |-------------------------|-----------------------------------------------------|----------------------------|
     | norms, scale of jtok    | 1                                                   |                            |
+    | `starts` of a network   | the values that it gives                            | its class                  |
     | matrices                | normal, std 1/sqrt(width), cut at 3 std             | official code              |
     | embedding, head         | the same, or the given std                          | official code, or a study  |
     | ffn.down                | normal, std 1/sqrt(ffn_width), cut at 3 std         | official code              |
@@ -254,7 +267,15 @@ def initialise(model: Decoder, seed: int) -> None:
     | tables, normal          | normal, std 1                                       |                            |
     """
     config = model.config
+    given = {
+        f"{place}.{name}": value
+        for place, module in model.named_modules() if isinstance(module, FFN | Memory)
+        for name, value in module.starts.items()
+    }  # fmt: skip
     for name, parameter in model.named_parameters():
+        if name in given:
+            nn.init.constant_(parameter, given[name])
+            continue
         if name == "pairs.scale":
             nn.init.constant_(
                 parameter,
@@ -275,9 +296,9 @@ def initialise(model: Decoder, seed: int) -> None:
             rows //= config.slots if config.slots and name.endswith("ffn.table.weight") else 1
             nn.init.normal_(parameter, 0.0, table_std(config.table_init, rows, width), generator)
         else:
-            given = {"embedding.weight": config.embedding_std, "head.weight": config.head_std}.get(name)
+            std_of = {"embedding.weight": config.embedding_std, "head.weight": config.head_std}.get(name)
             inner = name.endswith(("ffn.down.weight", "experts.down"))
-            std = given or (parameter.shape[-1] if inner else config.width) ** -0.5
+            std = std_of or (parameter.shape[-1] if inner else config.width) ** -0.5
             nn.init.trunc_normal_(parameter, 0.0, std, -3 * std, 3 * std, generator)
 
 

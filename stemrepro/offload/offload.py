@@ -189,7 +189,8 @@ def table_owners(model: Decoder) -> list[nn.Module]:
     """
     config = model.config
     from_file = bool(OWN_FILE.fullmatch(config.ffn))
-    by_token = model.pairs is None and all(block.ffn.row_address == "token" for block in model.blocks)
+    outside = model.pairs is not None or model.memory is not None
+    by_token = not outside and all(block.ffn.row_address == "token" for block in model.blocks)
     if from_file or not by_token or config.table_shared:
         raise UserError(
             f"'{config.ffn}' can't be offloaded: its rows are not addressed by the token alone, a table per layer"

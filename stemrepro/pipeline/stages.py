@@ -26,6 +26,7 @@ from stemrepro.config.mixes import Mix
 from stemrepro.config.scores import FILES, PARTS
 from stemrepro.measures.base import scores_of
 from stemrepro.model.ffn.naming import module_of
+from stemrepro.model.memory.naming import memory_module
 from stemrepro.pipeline.planned import Params
 from stemrepro.report.metrics import METRICS, compared_arms
 from stemrepro.report.pages import EVIDENCE, VERDICTS
@@ -92,7 +93,9 @@ def write_stamps(params: Params, data: Path = DATA) -> None:
     """
     (scale,), (mix,) = params.scales, params.mixes
     settings, runs = params.scale[scale].model_dump(mode="json"), params.model_dump(mode="json")["run"][scale]
-    networks = [module_of(arm.model.ffn) for arm in params.planned(scale).values()]
+    models = [arm.model for arm in params.planned(scale).values()]
+    networks = [module_of(model.ffn) for model in models]
+    networks += [memory_module(model.memory) for model in models if model.memory]
     networks = list(dict.fromkeys([module_of("dense"), *networks]))
     stamps = {
         "tokenizer": settings["vocab"],

@@ -18,12 +18,14 @@ from stemrepro.config.parallel import Parallel
 from stemrepro.config.training import RunTraining
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.naming import module_of
+from stemrepro.model.memory.naming import memory_module
 
 
 @cache
-def run_code(ffns: tuple[str, ...]) -> str:
-    """Return the hash of the code that decides a run whose layers have these feed-forward networks."""
-    return code_hash("stemrepro.training.train", *map(module_of, ffns), without=HASHING)
+def run_code(ffns: tuple[str, ...], memory: str = "") -> str:
+    """Return the hash of the code that decides a run of these feed-forward networks and this memory."""
+    memories = [memory_module(memory)] if memory else []
+    return code_hash("stemrepro.training.train", *map(module_of, ffns), *memories, without=HASHING)
 
 
 def params_hash(config: dict) -> str:
@@ -132,7 +134,7 @@ class Run:
     def code(self) -> str:
         """Hash of the code that decides this run."""
         layers = range(self.model.layers)
-        return run_code(tuple(sorted({self.model.ffn_of(layer) for layer in layers})))
+        return run_code(tuple(sorted({self.model.ffn_of(layer) for layer in layers})), self.model.memory)
 
     @property
     def config(self) -> dict:

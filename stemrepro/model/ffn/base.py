@@ -1,6 +1,6 @@
 """What all feed-forward networks share."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -21,12 +21,14 @@ class FFN(nn.Module):
     Attributes:
         load_balancing_loss: load-balancing loss of the last forward pass, 1 when even; None without a learned router.
         reads_embedding: x is the token's input embedding under the block's norm, not the residual stream.
+        starts: initial values of parameters that are not drawn, by name.
         row_address: what chooses a table's row. "token"; "pair": the token and the one before it; "router": the token
             and x; "order": the token, in an order that is drawn anew at every training step.
     """
 
     load_balancing_loss: Tensor | None = None
     reads_embedding = False
+    starts: ClassVar[dict[str, float]] = {}
     row_address: Literal["token", "pair", "router", "order"] = "token"
 
     def start_step(self, stream: str) -> None:
@@ -46,7 +48,9 @@ class FFN(nn.Module):
 
 def is_table(parameter_name: str) -> bool:
     """Tell whether a parameter's name is that of a token-indexed table."""
-    return parameter_name.endswith(("ffn.table.weight", "attention.table.weight", "pairs.table.weight"))
+    return parameter_name.endswith(
+        ("ffn.table.weight", "attention.table.weight", "pairs.table.weight")
+    ) or parameter_name.startswith(("memory.table.", "memory.tables."))
 
 
 def table_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
