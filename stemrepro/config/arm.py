@@ -15,7 +15,7 @@ from stemrepro.model.config import ModelConfig, layers_of
 from stemrepro.model.cost import half_of_the_model, matched, wider
 from stemrepro.model.specs import check, spec
 
-Placement = Literal["none", "third", "third-shifted", "early", "late", "half", "full", "single"]
+Placement = Literal["none", "third", "third-shifted", "early", "late", "half", "full", "single", "ends"]
 HUES = {
     "black": "#333333", "blue": "#0173b2", "orange": "#de8f05", "green": "#029e73", "red": "#d55e00",
     "purple": "#cc78bc", "brown": "#ca9161", "pink": "#fbafe4", "grey": "#949494", "yellow": "#ded11f",
@@ -41,9 +41,9 @@ class Arm(Strict):
     pairs: bool = Field(
         False, description="a hashed pair's row is added to the input embedding; its table is up to half of the model"
     )
-    memory: str = later("", "a name of MEMORIES in stemrepro/model/specs.py: a memory outside of the FFNs")
-    memory_placement: Placement = later("none", "layers in which the memory adds something")
-    memory_rows: float = later(0.0, "rows of the memory's hashed tables / rows of the vocabulary")
+    memory: str = later("", description="a name of MEMORIES in stemrepro/model/specs.py: a memory outside of the FFNs")
+    memory_placement: Placement = later("none", description="layers in which the memory adds something")
+    memory_rows: float = later(0.0, ge=0, description="rows of the memory's hashed tables / rows of the vocabulary")
     rank: float = Field(0.0, ge=0, description="width of a narrow table / width of the model")
     slots: int = Field(0, ge=0, description="rows per token in a table (stem-slots)")
     ffn_factor: Factor = Field(

@@ -125,7 +125,22 @@ FFNS = {
 """By the name that recipes/arms.yaml uses; the class is the one in stemrepro/model/ffn/<name>.py."""
 
 
-MEMORIES: dict[str, MemorySpec] = {}
+def _groups(c: ModelConfig) -> int:
+    """Return the elements of a token's values in one layer."""
+    return c.kv_heads * c.head_width
+
+
+MEMORIES = {
+    "value-embeddings": MemorySpec(
+        lambda c: MemoryCost(
+            2 * len(c.memory_layers),
+            0,
+            len(c.memory_layers) // 2 * c.vocab * _groups(c),
+            len(c.memory_layers) * _groups(c),
+        ),
+        needs=("memory_layers",),
+    ),
+}
 """By the name that recipes/arms.yaml uses; the class is the one in stemrepro/model/memory/<name>.py."""
 
 

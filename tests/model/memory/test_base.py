@@ -1,0 +1,99 @@
+"""What every memory outside of the feed-forward networks must keep: its counts, its place among the tables, its causality."""
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from stemrepro.common.errors import UserError
+from stemrepro.model.config import ModelConfig, layers_of
+from stemrepro.model.cost import flops_per_token, parameter_counts, row_elements
+from stemrepro.model.ffn.base import table_parameters
+from stemrepro.model.memory.base import Memory, memory_class, memory_module
+from stemrepro.model.specs import MEMORIES, check
+from stemrepro.model.transformer import Decoder, build
+
+SHAPE = {
+    "vocab": 97, "width": 24, "layers": 8, "heads": 4, "kv_heads": 2, "ffn_width": 40,
+    "rank": 6, "slots": 4, "top_k": 2, "memory_rows": 53,
+}  # fmt: skip
+
+
+def config(name: str) -> ModelConfig:
+    places = layers_of("ends" if name == "value-embeddings" else "third", 8)
+    return ModelConfig(**SHAPE, memory=name, memory_layers=places)
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_every_entry_has_a_class_in_a_file_of_its_name(name):
+    assert issubclass(memory_class(name), Memory)
+    assert memory_class(name).__module__ == memory_module(name)
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_closed_forms_equal_the_tensors_and_torchs_counter(name):
+    model = Decoder(config(name))
+    counts = parameter_counts(model.config)
+    assert counts["total"] == sum(parameter.numel() for parameter in model.parameters())
+    assert counts["tables"] == sum(parameter.numel() for parameter in table_parameters(model).values()) > 0
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH), torch.no_grad():
+        model(torch.randint(0, 97, (2, 16)))
+    assert counter.get_total_flops() == 2 * 16 * flops_per_token(model.config, 16)
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_a_token_reads_as_many_elements_as_counted(name):
+    model, read = Decoder(config(name)), 0
+
+    def count(_, __, rows):
+        nonlocal read
+        read += rows.numel()
+
+    for module in model.memory.modules():
+        if isinstance(module, torch.nn.Embedding):
+            module.register_forward_hook(count)
+    model(torch.randint(0, 97, (1, 10)))
+    assert read == 10 * row_elements(model.config)
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_no_token_sees_a_later_one(name):
+    model = build(config(name), seed=0)
+    for parameter in model.memory.parameters():  # also those that are zero at first
+        torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(1))
+    tokens = torch.randint(0, 97, (1, 12), generator=torch.Generator().manual_seed(0))
+    other = tokens.clone()
+    other[0, 8:] = (other[0, 8:] + 1) % 97
+    torch.testing.assert_close(model(tokens)[:, :8], model(other)[:, :8])
+    assert not torch.allclose(model(tokens)[:, 8:], model(other)[:, 8:])
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_all_that_it_has_is_trained(name):
+    model = build(config(name), seed=0)
+    for parameter in model.memory.parameters():
+        torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(1))
+    model(torch.randint(0, 97, (4, 30))).square().sum().backward()
+    assert [name for name, p in model.memory.named_parameters() if p.grad is None or not p.grad.any()] == []
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_what_it_shares_with_dense_starts_equal(name):
+    dense = build(ModelConfig(**SHAPE), seed=3).state_dict()
+    other = build(config(name), seed=3).state_dict()
+    assert all(key.startswith("memory.") for key in other.keys() - dense.keys())
+    assert all(torch.equal(other[key], dense[key]) for key in dense)
+
+
+def test_an_unknown_memory_names_the_choices():
+    with pytest.raises(UserError, match="memory 'engrams'.*value-embeddings"):
+        check(ModelConfig(**SHAPE, memory="engrams"))
+
+
+@pytest.mark.parametrize(
+    ("name", "field"), [(name, field) for name, entry in MEMORIES.items() for field in entry.needs]
+)
+def test_a_missing_field_is_named(name, field):
+    fields = SHAPE | {"memory": name, "memory_layers": (1,), field: () if field == "memory_layers" else 0}
+    with pytest.raises(UserError, match=f"memory '{name}' needs {field}"):
+        check(ModelConfig(**fields))

@@ -1,0 +1,50 @@
+"""Value embeddings against the speedrun's lines, written as a loop."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from stemrepro.model.config import ModelConfig, layers_of
+from stemrepro.model.memory.value_embeddings import ValueEmbeddings
+from stemrepro.model.transformer import build
+
+CONFIG = ModelConfig(
+    vocab=11, width=8, layers=12, heads=2, kv_heads=1, ffn_width=10, memory="value-embeddings",
+    memory_layers=layers_of("ends", 12),
+)  # fmt: skip
+
+
+def test_of_twelve_layers_the_first_three_and_the_last_three_share_three_tables():
+    assert CONFIG.memory_layers == (0, 1, 2, 9, 10, 11)
+    memory = ValueEmbeddings(CONFIG)
+    torch.nn.init.normal_(memory.factors)
+    tokens, values = torch.tensor([[1, 3, 0], [2, 1, 4]]), torch.randn(2, 3, 4)
+    pattern = [0, 1, 2, *[None] * 6, 0, 1, 2]  # the speedrun's
+    place = 0
+    for layer, table in enumerate(pattern):
+        got = memory.values(layer, values, torch.zeros(2, 3, 8), tokens)
+        if table is None:
+            assert got is values
+            continue
+        a, b = memory.factors[place].tolist()
+        place += 1
+        for s in range(2):
+            for t in range(3):
+                row = memory.tables[table].weight[tokens[s, t]]
+                torch.testing.assert_close(got[s, t], a * values[s, t] + b * row)
+
+
+def test_factors_start_at_a_half():
+    model = build(replace(CONFIG, layers=4, memory_layers=(0, 3)), seed=0)
+    assert model.memory.factors.tolist() == [[0.5, 0.5]] * 2
+
+
+@pytest.mark.parametrize("layer", [0, 3])
+def test_a_models_attention_reads_them(layer):
+    model = build(replace(CONFIG, layers=4, memory_layers=(0, 3)), seed=0)
+    tokens = torch.tensor([[1, 3, 0, 2]])
+    before = model(tokens)
+    with torch.no_grad():
+        model.memory.factors[[0, 3].index(layer), 1] = 0
+    assert not torch.allclose(model(tokens), before)
