@@ -16,8 +16,8 @@ def layers_of(placement: str, layers: int) -> tuple[int, ...]:
     `third` takes every third layer from layer 1 on, layers // 3 of them: 5 of the paper's 16 and 10 of its 32.
     `half` takes every other layer from layer 1 on, `full` all but layer 0.
     As many layers as `third` have `third-shifted`, one layer deeper, `early`, the first, and `late`, the last.
-    `single` is one layer in the middle. `ends` are a quarter of the layers, rounded up, at either end. It has layer 0, so
-    it is for memories outside of the FFNs.
+    `single` is one layer in the middle. `ends` are a quarter of the layers, rounded up, at either end. It has layer 0,
+    so it is for memories outside of the FFNs.
 
     Raises:
         UserError: unknown placement, or too few layers to replace even one.

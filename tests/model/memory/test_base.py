@@ -1,4 +1,4 @@
-"""What every memory outside of the feed-forward networks must keep: its counts, its place among the tables, its causality."""
+"""What every memory outside of the feed-forward networks must keep: its counts, its tables, its causality."""
 
 import pytest
 import torch
@@ -86,7 +86,7 @@ def test_what_it_shares_with_dense_starts_equal(name):
 
 
 def test_an_unknown_memory_names_the_choices():
-    with pytest.raises(UserError, match="memory 'engrams'.*value-embeddings"):
+    with pytest.raises(UserError, match=r"memory 'engrams'.*value-embeddings"):
         check(ModelConfig(**SHAPE, memory="engrams"))
 
 
