@@ -1,5 +1,6 @@
 """What is compared: an arm's fields (recipes/arms.yaml), and the model that they make of a shape."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Literal
@@ -11,8 +12,8 @@ from stemrepro.common.yaml_records import Factor, Name, Positive, Strict, later
 from stemrepro.config.address import Address
 from stemrepro.config.scale import Scale, Shape, Variant
 from stemrepro.config.training import RunTraining, TableHome, TableUpdate
-from stemrepro.model.config import ModelConfig, layers_of
-from stemrepro.model.cost import half_of_the_model, matched, wider
+from stemrepro.model.config import ModelConfig, TableInit, layers_of
+from stemrepro.model.cost import flops_per_token, half_of_the_model, matched, parameter_counts, wider
 from stemrepro.model.specs import check, spec
 
 Placement = Literal["none", "third", "third-shifted", "early", "late", "half", "full", "single", "ends"]
@@ -49,6 +50,9 @@ class Arm(Strict):
     ffn_factor: Factor = Field(
         1.0, description="ffn_width / the shape's, in all layers; recipes/arms.yaml says where a number was measured"
     )
+    time_factor: float = later(
+        1.0, gt=0, description="ffn_width / the shape's at which a training step takes as long as dense's, as measured"
+    )
     experts: int = Field(0, ge=0, description="experts of a mixture; 0 with `match`: as many as match")
     top_k: Positive = Field(1, description="experts that a token uses")
     match: Literal["none", "total", "flops", "shape"] = Field(
@@ -58,7 +62,7 @@ class Arm(Strict):
     )
     match_ffn: Literal["stem", "dense"] = Field("stem", description="FFN of the model that is matched")
     match_placement: Placement = Field("full", description="placement of the FFN that is matched")
-    table_init: Literal["xavier", "small", "normal"] = "xavier"
+    table_init: TableInit = "xavier"
     table_rate_factor: Factor = Field(1.0, description="table learning rate / backbone learning rate")
     table_decay_factor: float = Field(1.0, ge=0, description="table weight decay / backbone weight decay")
     table_update: TableUpdate = "dense"
@@ -93,14 +97,85 @@ class Arm(Strict):
         return self
 
 
+DENSE, STEM_FULL = Arm(ffn="dense", placement="none"), Arm(ffn="stem", placement="full")
+"""The models that a track is set by."""
+
+
 @cache
 def shaped(shape: Shape, arm: Arm) -> ModelConfig:
-    """Return the model of an arm in a shape; recipes ask for most of them several times.
+    """Return the model of an arm in a shape, on the shape's track; recipes ask for most of them several times.
 
     Raises:
         UserError: the shape fits no model, the placement replaces no layer, or nothing can be matched.
     """
-    base = shape.model_dump(exclude={"sequence"})
+    plain = shape.model_copy(update={"track": None})
+    if shape.track and (arm.match != "none" or arm.ffn_factor != 1):
+        raise UserError(
+            f"track '{shape.track}' chooses ffn_width, and so does the arm '{arm.label or arm.ffn}': leave one out"
+        )
+    if shape.track == "flops":
+        return _of_equal(plain, arm, lambda config: flops_per_token(config, shape.sequence), DENSE)
+    if shape.track == "time":
+        return _shaped(plain.model_copy(update={"ffn_width": round(arm.time_factor * shape.ffn_width)}), arm)
+    if shape.track == "size":
+        return _of_equal(_grown(plain, arm), arm, _parameters, STEM_FULL, plain)
+    return _shaped(plain, arm)
+
+
+def _parameters(config: ModelConfig) -> int:
+    return parameter_counts(config)["total"]
+
+
+def _of_equal(
+    shape: Shape, arm: Arm, size: Callable[[ModelConfig], int], other: Arm, at: Shape | None = None
+) -> ModelConfig:
+    """Return the model of an arm whose size is nearest to another arm's (in the shape `at`), by ffn_width in all layers.
+
+    Raises:
+        UserError: one channel is too many already.
+    """
+    aim = size(_shaped(at or shape, other))
+
+    def of(ffn_width: int) -> ModelConfig:
+        return _shaped(shape.model_copy(update={"ffn_width": ffn_width}), arm)
+
+    if size(of(1)) > aim:
+        raise UserError(f"ffn '{arm.ffn}' can't have {aim:,} FLOPs or parameters: an ffn_width of 1 is too many")
+    low, high = 1, 2  # size(low) <= aim < size(high)
+    while size(of(high)) <= aim:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if size(of(middle)) <= aim else (low, middle)
+    return min(of(low), of(high), key=lambda config: abs(size(config) - aim))
+
+
+def _grown(shape: Shape, arm: Arm) -> Shape:
+    """Return the shape with as many heads, as wide as they are, at which an arm is nearest to STEM full's parameters.
+
+    Width and d_ff grow together, as in `stemrepro.model.cost.wider`.
+    """
+    aim, head = _parameters(_shaped(shape, STEM_FULL)), shape.width // shape.heads
+
+    def of(heads: int) -> Shape:
+        width = heads * head
+        return shape.model_copy(
+            update={"width": width, "heads": heads, "ffn_width": round(width * shape.ffn_width / shape.width)}
+        )
+
+    def distance(heads: int) -> int:
+        return abs(_parameters(_shaped(of(heads), arm)) - aim)
+
+    heads = shape.kv_heads
+    while distance(heads + shape.kv_heads) < distance(heads):
+        heads += shape.kv_heads
+    return of(heads)
+
+
+@cache
+def _shaped(shape: Shape, arm: Arm) -> ModelConfig:
+    """Return the model of an arm in a shape without a track."""
+    base = shape.model_dump(exclude={"sequence", "track"})
     config = ModelConfig(
         **base | {"ffn_width": max(1, round(arm.ffn_factor * shape.ffn_width))},
         ffn=arm.ffn,
@@ -128,16 +203,23 @@ def shaped(shape: Shape, arm: Arm) -> ModelConfig:
     return config
 
 
+OF_TABLES = {"table_rate_factor", "table_decay_factor", "table_init"}
+"""Tuned settings that are an arm's own fields; the others are a scale's."""
+
+
 def run_settings(address: Address, arm: Arm, variant: Variant, scale: Scale) -> tuple[ModelConfig, RunTraining]:
     """Return model and training of an arm at a variant of a scale; raises as `shaped` and `Variant.at` do."""
     changed = variant.at(scale)
     best = scale.tuned.get(arm.family or address.arm) if variant.tuned else None
-    settings = best.model_dump(exclude={"learning_rate", "table_rate_factor"}, exclude_none=True) if best else {}
+    settings = best.model_dump(exclude=OF_TABLES | {"learning_rate"}, exclude_none=True) if best else {}
+    if best and best.table_init:
+        arm = arm.model_copy(update={"table_init": best.table_init})
     stds: dict[str, float] = {key: settings.pop(key) for key in ("embedding_std", "head_std") if key in settings}
     model = changed.model.model_copy(update=stds)
     config = shaped(model, arm)
     # A study finds an arm's own rate at the width that the arm has at the scale.
-    wider_by = (variant.width if best else config.width / scale.rate_width) if scale.rate_width else 1.0
+    studied = shaped(scale.model, arm).width if best else scale.rate_width
+    wider_by = config.width / studied if studied and scale.rate_width else 1.0
     learning_rate = variant.learning_rate * best.learning_rate if best else changed.learning_rate
     settings = changed.training.model_dump() | settings
     settings["embedding_rate_factor"] *= wider_by
@@ -146,7 +228,7 @@ def run_settings(address: Address, arm: Arm, variant: Variant, scale: Scale) -> 
         sequence=changed.model.sequence,
         learning_rate=learning_rate / wider_by,
         table_rate_factor=variant.table_rate * (best or arm).table_rate_factor,
-        table_decay_factor=arm.table_decay_factor,
+        table_decay_factor=arm.table_decay_factor * (best.table_decay_factor if best else 1),
         table_update=arm.table_update,
         table_home=arm.table_home,
         table_trained=arm.table_trained,

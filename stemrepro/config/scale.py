@@ -5,11 +5,12 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from stemrepro.common.yaml_records import Factor, Fraction, Name, Positive, Strict
+from stemrepro.common.yaml_records import Factor, Fraction, Name, Positive, Strict, later
 from stemrepro.config.parallel import Parallel
 from stemrepro.config.retrofit import KINDS, Kind
 from stemrepro.config.scores import Benchmarks, Evaluation, Geometry, OfSomeScales
 from stemrepro.config.training import Optimizer, Training
+from stemrepro.model.config import TableInit
 
 
 def _command(launcher: str) -> str:
@@ -24,6 +25,9 @@ def _command(launcher: str) -> str:
 
 Launcher = Annotated[str, AfterValidator(_command)]
 """What stands before a command that Slurm is to run."""
+
+
+Track = Literal["flops", "time", "size"]
 
 
 class Shape(Strict):
@@ -43,6 +47,11 @@ class Shape(Strict):
         None, description="standard deviation of the input embeddings at initialisation; 1 / sqrt(width) when left out"
     )
     head_std: Factor | None = Field(None, description="the same of the output head; 1 / sqrt(width) when left out")
+    track: Track | None = later(
+        None,
+        description="what every arm has equal: the forward FLOPs of dense or, as measured, its step's time, by ffn_width; "
+        "or the parameters of STEM full, by width and ffn_width together",
+    )
 
 
 class Counting(Strict):
@@ -77,6 +86,8 @@ class TunedSettings(Strict):
 
     learning_rate: Factor
     table_rate_factor: Factor = 1.0
+    table_decay_factor: float = later(1.0, ge=0)
+    table_init: TableInit | None = later(None)
     embedding_std: Factor | None = None
     head_std: Factor | None = None
     embedding_rate_factor: Factor | None = None
@@ -196,6 +207,7 @@ class Variant(Strict):
     extends: Extension | None = Field(
         None, description="resume from the finished run; `tokens` are then those of this stage"
     )
+    track: Track | None = later(None, description="of the shape; the scale's when left out")
     official_init: bool = Field(
         False,
         description="input embeddings and head initialised as in the official code, with the learning rate of the rest",
@@ -204,7 +216,16 @@ class Variant(Strict):
     @property
     def changed(self) -> set[str]:
         """Its fields that make another model, text or optimiser; no run resumes from such a variant."""
-        return {"vocab", "width", "heads", "people", "optimizer", "tuned", "official_init"} & self.model_fields_set
+        return {
+            "vocab",
+            "width",
+            "heads",
+            "people",
+            "optimizer",
+            "tuned",
+            "official_init",
+            "track",
+        } & self.model_fields_set
 
     @model_validator(mode="after")
     def _same_model(self) -> "Variant":
@@ -257,6 +278,7 @@ class Variant(Strict):
                 "sequence": int(sequence),
                 "rope_base": longer.rope * model.rope_base,
                 "document_mask": model.document_mask or longer.document_mask,
+                "track": self.track or model.track,
             }),
             "training": training.model_copy(update={
                 "tokens": max(1, round(self.tokens * training.tokens / step)) * step,

@@ -9,6 +9,7 @@ MEASURES = {
     "geometry": "stemrepro.measures.geometry:Angles",
     "knowledge": "stemrepro.measures.knowledge:Knowledge",
     "mid-training": "stemrepro.measures.mid_training:MidTraining",
+    "leaderboard": "stemrepro.measures.leaderboard:Leaderboard",
     "needle": "stemrepro.measures.needle:Needle",
     "offload": "stemrepro.measures.offload:Offload",
     "reasoning": "stemrepro.measures.reasoning:Reasoning",

@@ -70,7 +70,7 @@ def check_one_plan(inputs: Inputs) -> None:
             if not (folder / "summary.json").exists():
                 continue  # whoever reads it says so
             for what, value in plan(folder).items():
-                shaped = inputs.catalog.arms[address.arm].match == "shape"
+                shaped = inputs.catalog.arms[address.arm].match == "shape" or scale.model.track == "size"
                 if (what == START and variant.tuned) or (what in (START, TRAINED) and shaped):
                     continue
                 place = {TEXT: text, SCORING: part}.get(what, address.variant)

@@ -42,6 +42,7 @@ def layers_of(placement: str, layers: int) -> tuple[int, ...]:
     return rules[placement]
 
 
+TableInit = Literal["xavier", "small", "normal"]
 MOST_LAYERS = 4096
 MOST = 2**31
 Layers = Annotated[int, Field(gt=0, le=MOST_LAYERS)]
@@ -95,7 +96,7 @@ class ModelConfig:
     ffn_width: Size
     ffn: str = "dense"
     replaced_layers: Places = ()
-    table_init: Literal["xavier", "small", "normal"] = "xavier"
+    table_init: TableInit = "xavier"
     table_shared: bool = False
     rank: Count = 0
     experts: Count = 0

@@ -1,0 +1,82 @@
+"""Who is ahead of whom, and how sure that is: metrics of recipes/leaderboard.yaml."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stemrepro.measures import losses
+from stemrepro.measures.comparison import Comparison
+from stemrepro.measures.losses import ArmLosses
+from stemrepro.measures.metric import metric
+from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.multiplicity import ALPHA, holm
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One arm's place on a track.
+
+    Attributes:
+        arm: its name.
+        lead: loss below dense's, in % of dense's bits per byte, by seed.
+        rank: by the mean loss, from 1.
+        best, worst: the ranks that the comparisons with all others leave, at 95% for this arm.
+        ahead: probability that its loss is below the next one's: a t distribution around the mean of the differences by
+            seed, with no prior; NaN for the last.
+    """
+
+    arm: str
+    lead: Contrast
+    rank: int
+    best: int
+    worst: int
+    ahead: float
+
+
+def standings(leads: dict[str, np.ndarray]) -> list[Standing]:
+    """Return the arms from the first to the last.
+
+    An arm's best rank is one more than the number of arms that are shown to be ahead of it, and so on: its t tests by
+    seed against all others are adjusted by Holm's procedure (Mogstad et al. 2024, "Inference for Ranks").
+
+    Args:
+        leads: by arm, a number per seed; the seeds are the same ones.
+    """
+    order = sorted(leads, key=lambda arm: -leads[arm].mean())
+    places = []
+    for rank, arm in enumerate(order, 1):
+        others = [other for other in order if other != arm]
+        contrasts = [Contrast(leads[arm] - leads[other]) for other in others]
+        shown = [p < ALPHA for p in holm([contrast.p(0.0) for contrast in contrasts], len(others))]
+        ahead = sum(decided and contrast.mean < 0 for decided, contrast in zip(shown, contrasts, strict=True))
+        behind = sum(decided and contrast.mean > 0 for decided, contrast in zip(shown, contrasts, strict=True))
+        following = Contrast(leads[arm] - leads[order[rank]]) if rank < len(order) else None
+        chance = 1 - following.p_above(0.0) / 2 if following else np.nan
+        places.append(Standing(arm, Contrast(leads[arm]), rank, 1 + ahead, len(order) - behind, chance))
+    return places
+
+
+class Leaderboard(Comparison):
+    """Leads over dense on tracks, each a variant of the recipe; its base is the track of equal FLOPs."""
+
+    def tracks(self) -> dict[str | None, str]:
+        """Return the variants that are tracks, and None for the recipe's base, with the name of each."""
+        base = self.inputs.recipe.base
+        return {
+            None if variant == base else variant: self.inputs.catalog.variant(variant).at(self.inputs.scale).model.track
+            for variant in self.inputs.recipe.variants
+        }
+
+    def losses(self, arm: str, track: str | None) -> ArmLosses:
+        """Return an arm's losses on a track."""
+        return self.arms[arm].variants[track] if track else self.arms[arm].losses
+
+    @metric("lead[@{variant}]", "loss below the first arm's, in % of the first's bits per byte")
+    def lead(self, high: str, low: str, variant: str | None = None) -> Contrast:
+        """Return the second arm's lead over the first on a track, by seed."""
+        return losses.lead(self.losses(high, variant), self.losses(low, variant))
+
+    def standings(self, track: str | None) -> list[Standing]:
+        """Return the places of all arms of a track."""
+        arms = [arm for arm in self.arms if not track or track in self.arms[arm].variants]
+        return standings({arm: self.lead("dense", arm, track).differences for arm in arms})
