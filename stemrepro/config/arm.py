@@ -103,16 +103,16 @@ DENSE, STEM_FULL = Arm(ffn="dense", placement="none"), Arm(ffn="stem", placement
 
 @cache
 def shaped(shape: Shape, arm: Arm) -> ModelConfig:
-    """Return the model of an arm in a shape, on the shape's track; recipes ask for most of them several times.
+    """Return the model of an arm in a shape; recipes ask for most of them several times.
+
+    On a track its size is what the track asks for, unless the arm has a `match` or an `ffn_factor` of its own.
 
     Raises:
         UserError: the shape fits no model, the placement replaces no layer, or nothing can be matched.
     """
     plain = shape.model_copy(update={"track": None})
-    if shape.track and (arm.match != "none" or arm.ffn_factor != 1):
-        raise UserError(
-            f"track '{shape.track}' chooses ffn_width, and so does the arm '{arm.label or arm.ffn}': leave one out"
-        )
+    if arm.match != "none" or arm.ffn_factor != 1:
+        return _shaped(plain, arm)
     if shape.track == "flops":
         return _of_equal(plain, arm, lambda config: flops_per_token(config, shape.sequence), DENSE)
     if shape.track == "time":
@@ -129,7 +129,7 @@ def _parameters(config: ModelConfig) -> int:
 def _of_equal(
     shape: Shape, arm: Arm, size: Callable[[ModelConfig], int], other: Arm, at: Shape | None = None
 ) -> ModelConfig:
-    """Return the model of an arm whose size is nearest to another arm's (in the shape `at`), by ffn_width in all layers.
+    """Return the model of an arm whose size is nearest to another arm's in the shape `at`, by ffn_width in all layers.
 
     Raises:
         UserError: one channel is too many already.

@@ -49,8 +49,8 @@ class Shape(Strict):
     head_std: Factor | None = Field(None, description="the same of the output head; 1 / sqrt(width) when left out")
     track: Track | None = later(
         None,
-        description="what every arm has equal: the forward FLOPs of dense or, as measured, its step's time, by ffn_width; "
-        "or the parameters of STEM full, by width and ffn_width together",
+        description="what all arms have equal: forward FLOPs (dense's) or the measured time of a step (dense's), "
+        "by ffn_width; or parameters (STEM full's), by width and ffn_width together",
     )
 
 

@@ -67,6 +67,39 @@ def test_a_dense_model_of_equal_size_has_denses_shape(catalog, shape):
     assert (heads - 1) / heads < ratio < (heads + 1) / heads
 
 
+ON_TRACKS = [
+    "dense", "stem-third", "stem-full", "stem-normed", "token-only", "input-add", "stem-frozen", "topk-moe", "hash-moe",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ON_TRACKS)
+@pytest.mark.parametrize("shape", ["laptop", "mobilellm-350m"])
+def test_an_arm_on_a_track_has_what_the_track_has(catalog, shape, name):
+    form = catalog.scales[shape].model if shape in catalog.scales else catalog.shapes[shape]
+    arm = ARMS[name].model_copy(update={"match": "none", "experts": 4 if "moe" in name else 0})
+    on = {track: shaped(form.model_copy(update={"track": track}), arm) for track in (None, "flops", "size")}
+    dense, stem = (shaped(form, ARMS[other]) for other in ("dense", "stem-full"))
+    wanted = flops_per_token(dense, form.sequence)
+    assert flops_per_token(on["flops"], form.sequence) == pytest.approx(wanted, rel=0.005)
+    assert replace(on["flops"], ffn_width=on[None].ffn_width) == on[None]
+    assert parameter_counts(on["size"])["total"] == pytest.approx(parameter_counts(stem)["total"], rel=0.015)
+    assert on["size"].head_width == on[None].head_width
+    if name in ("dense", "stem-full"):
+        assert on["size"] == (stem if name == "stem-full" else shaped(form, ARMS["dense-equal-size"]))
+
+
+def test_on_the_track_of_time_an_arm_has_its_measured_width(catalog):
+    form = catalog.scales["laptop"].model.model_copy(update={"track": "time"})
+    arm = ARMS["stem-full"].model_copy(update={"time_factor": 1.25})
+    assert shaped(form, arm) == replace(shaped(form.model_copy(update={"track": None}), arm), ffn_width=110)
+
+
+def test_an_arm_with_a_size_of_its_own_keeps_it_on_a_track(catalog):
+    form = catalog.scales["laptop"].model
+    for name in ("dense-equal-size", "dense-equal-latency"):
+        assert shaped(form.model_copy(update={"track": "flops"}), ARMS[name]) == shaped(form, ARMS[name])
+
+
 def test_a_factor_widens_every_ffn_alike(catalog):
     dense, other = (shaped(catalog.scales["laptop"].model, ARMS[name]) for name in ("dense", "dense-equal-latency"))
     assert other == replace(dense, ffn_width=round(ARMS["dense-equal-latency"].ffn_factor * dense.ffn_width))
