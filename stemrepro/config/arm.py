@@ -14,7 +14,7 @@ from stemrepro.config.scale import Scale, Shape, Variant
 from stemrepro.config.training import RunTraining, TableHome, TableUpdate
 from stemrepro.model.config import ModelConfig, TableInit, layers_of
 from stemrepro.model.cost import flops_per_token, half_of_the_model, matched, parameter_counts, wider
-from stemrepro.model.specs import check, spec
+from stemrepro.model.specs import check, memory_needs, spec
 
 Placement = Literal["none", "third", "third-shifted", "early", "late", "half", "full", "single", "ends"]
 HUES = {
@@ -79,7 +79,7 @@ class Arm(Strict):
         if "$" in self.label:
             raise ValueError(f"label '{self.label}' holds a $, which figures take for a formula")
         try:
-            grows_by, needs = spec(self.ffn).grows_by, spec(self.ffn).needs
+            grows_by, needs = spec(self.ffn).grows_by, spec(self.ffn).needs + memory_needs(self.memory)
         except UserError as error:
             raise ValueError(str(error)) from error
         if self.match != "none" and not grows_by:

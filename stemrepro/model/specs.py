@@ -144,6 +144,17 @@ MEMORIES = {
 """By the name that recipes/arms.yaml uses; the class is the one in stemrepro/model/memory/<name>.py."""
 
 
+def memory_needs(name: str) -> tuple[str, ...]:
+    """Return the fields of the model that a memory needs; none without one.
+
+    Raises:
+        UserError: the name is unknown.
+    """
+    if name and name not in MEMORIES:
+        raise unknown("memory", name, MEMORIES, "stemrepro/model/specs.py")
+    return MEMORIES[name].needs if name else ()
+
+
 def memory_cost(config: ModelConfig) -> MemoryCost:
     """Return the cost of a model's memory outside of its FFNs; nothing where it has none."""
     return MEMORIES[config.memory].cost(config) if config.memory else MemoryCost(0, 0, 0, 0)
@@ -170,9 +181,7 @@ def splits(config: ModelConfig) -> bool:
 
 def check(config: ModelConfig) -> None:
     """Raise UserError where a model lacks what its FFN or its memory needs."""
-    if config.memory and config.memory not in MEMORIES:
-        raise unknown("memory", config.memory, MEMORIES, "stemrepro/model/specs.py")
-    for field in MEMORIES[config.memory].needs if config.memory else ():
+    for field in memory_needs(config.memory):
         if not getattr(config, field):
             raise UserError(f"memory '{config.memory}' needs {field}, which is {getattr(config, field)}")
     needs = spec(config.ffn).needs
