@@ -75,17 +75,17 @@ class ModelConfig:
             None: 1 / sqrt(width) (official code).
         table_init: "xavier" (std sqrt(2 / (V + d_ff)), the official main branch), "small" (std 0.02) or "normal" (1).
         table_shared: one table for all replaced layers.
-        rank: width of a narrow table (stem-lowrank, ple).
-        experts, top_k: experts of a mixture, and how many of them a token uses.
+        rank: width of a narrow table (stem-lowrank, ple), or of a head's rows (engram).
+        experts, top_k: experts of a mixture, and how many of them a token uses; or how many of its `slots` rows.
         value_layers: layers whose attention adds a table row to its values.
         rope_base: base of the rotary angles.
         norm_eps: epsilon of RMSNorm.
         document_mask: attention stays inside a document (ends are marked by token 0).
-        slots: rows per token in a table that has several (stem-slots).
+        slots: rows per token in a table that has several (stem-slots, joint-token-mixture, mome).
         pair_rows: rows of a table of hashed token pairs that is added to the input embedding; 0 for none.
         memory: name of the memory outside of the FFNs (see stemrepro.model.specs.MEMORIES); "" for none.
         memory_layers: layers in which it adds something.
-        memory_rows: rows of its hashed tables.
+        memory_rows: rows of its hashed tables; of engram, of the smallest head's at least.
     """
 
     vocab: Size

@@ -23,7 +23,7 @@ def ffn_costs(config: ModelConfig) -> list[FFNCost]:
 def row_elements(config: ModelConfig) -> int:
     """Return the elements of the table rows that one token reads, in FFNs, attention, at the input and in a memory."""
     pair = config.width if config.pair_rows else 0
-    return sum(c.row for c in ffn_costs(config)) + _value_rows(config) + pair + memory_cost(config).row
+    return sum(c.row * c.reads for c in ffn_costs(config)) + _value_rows(config) + pair + memory_cost(config).row
 
 
 def _value_rows(config: ModelConfig) -> int:

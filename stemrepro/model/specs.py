@@ -13,6 +13,7 @@ from typing import Literal
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.naming import OWN_FILE, module_of
+from stemrepro.model.memory.ngrams import HEADS, KERNEL, ORDERS, primes_from
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,9 @@ class FFNCost:
     Attributes:
         stored: of all its matrices, tables apart.
         used: of the matrices that a token goes through, 2 FLOPs each.
-        row: of the table row that a token reads; the table has `vocab` x `slots` rows.
+        row: of a table row; the table has `vocab` x `slots` rows.
         slots: rows per token in the table.
+        reads: rows that a token reads.
         idle: of the experts that a token doesn't go through.
     """
 
@@ -32,6 +34,7 @@ class FFNCost:
     row: int
     idle: int = 0
     slots: int = 1
+    reads: int = 1
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,11 @@ FFNS = {
         lambda c: replace(_used(2 * _df(c) + c.width * c.slots, c.ffn_width), slots=c.slots), needs=("slots",)
     ),
     "jtok": FFNSpec(lambda c: _used(3 * _df(c), c.width, more=c.width)),
+    "joint-token": FFNSpec(lambda c: _used(3 * _df(c), c.width, more=c.width)),
+    "joint-token-mixture": FFNSpec(
+        lambda c: replace(_used(3 * _df(c) + c.width * c.slots, c.width, more=c.width), slots=c.slots, reads=c.top_k),
+        needs=("slots",),
+    ),
     "stem-dagger": FFNSpec(lambda c: _used(3 * _df(c), c.ffn_width), splits=True),
     "blend": FFNSpec(lambda c: _used(3 * _df(c), c.ffn_width, more=1)),
     "stem-interpolated": FFNSpec(lambda c: _used(3 * _df(c), c.ffn_width), splits=True),
@@ -130,6 +138,26 @@ def _groups(c: ModelConfig) -> int:
     return c.kv_heads * c.head_width
 
 
+def _engram(c: ModelConfig) -> MemoryCost:
+    """Return the cost of Engram: two projections, three norms and a depthwise convolution in each layer."""
+    layers, heads = len(c.memory_layers), len(ORDERS) * HEADS
+    used = layers * (2 * c.width * heads * c.rank + KERNEL * c.width)
+    rows = sum(primes_from(c.memory_rows, layers * heads))
+    return MemoryCost(used + layers * 3 * c.width, used, rows * c.rank, layers * heads * c.rank)
+
+
+def _mome(c: ModelConfig) -> MemoryCost:
+    """Return the cost of MoME: a router with biases, and a gate with a bias, for each value head of each layer."""
+    layers = len(c.memory_layers)
+    used = layers * c.kv_heads * (c.slots + 1) * c.width
+    return MemoryCost(
+        used + layers * c.kv_heads * (c.slots + 1),
+        used,
+        layers * c.vocab * c.slots * c.head_width,
+        layers * c.top_k * _groups(c),
+    )
+
+
 MEMORIES = {
     "value-embeddings": MemorySpec(
         lambda c: MemoryCost(
@@ -140,6 +168,8 @@ MEMORIES = {
         ),
         needs=("memory_layers",),
     ),
+    "engram": MemorySpec(_engram, needs=("memory_layers", "memory_rows", "rank")),
+    "mome": MemorySpec(_mome, needs=("memory_layers", "slots")),
 }
 """By the name that recipes/arms.yaml uses; the class is the one in stemrepro/model/memory/<name>.py."""
 
@@ -189,6 +219,8 @@ def check(config: ModelConfig) -> None:
         raise UserError(f"experts {config.experts}, top_k {config.top_k}: a token uses 1 to {config.experts} experts")
     if "slots" in needs and config.slots < 1:
         raise UserError(f"slots {config.slots}: '{config.ffn}' needs 1 or more rows per token")
+    if "slots" in (*needs, *asked) and config.top_k > config.slots:
+        raise UserError(f"slots {config.slots}, top_k {config.top_k}: a token has fewer rows than it uses")
     if "rank" in needs and config.rank < 1:
         raise UserError(f"rank {config.rank}: '{config.ffn}' needs the width of its narrow table")
 

@@ -37,7 +37,7 @@ def config(ffn: str = "dense", placement: str = "none", **fields: object) -> Mod
         "ffn_width": 40,
         "rank": 5,
         "experts": 4,
-        "slots": 3 if ffn == "stem-slots" else 0,
+        "slots": 3 if ffn in ("stem-slots", "joint-token-mixture") else 0,
     } | fields
     return ModelConfig(**fields, ffn=ffn, replaced_layers=layers_of(placement, fields["layers"]))
 
