@@ -130,6 +130,19 @@ def _groups(c: ModelConfig) -> int:
     return c.kv_heads * c.head_width
 
 
+def _per_layer(c: ModelConfig) -> MemoryCost:
+    """Return the cost of Gemma's per-layer embeddings: three narrow matrices, a row and a norm in each layer."""
+    layers, matrices = len(c.memory_layers), 3 * len(c.memory_layers) * c.width * c.rank
+    return MemoryCost(matrices + layers * c.width + c.rank, matrices, layers * c.vocab * c.rank, layers * c.rank)
+
+
+def _over_encoding(c: ModelConfig) -> MemoryCost:
+    """Return the cost of eight tables of hashed n-grams, each of other rows and an eighth of the width."""
+    width = -(-c.width // 8)
+    rows = sum(c.memory_rows + 2 * i + 1 for i in range(8))
+    return MemoryCost(8 * width * c.width, 8 * width * c.width, rows * width, 8 * width)
+
+
 MEMORIES = {
     "value-embeddings": MemorySpec(
         lambda c: MemoryCost(
@@ -140,6 +153,8 @@ MEMORIES = {
         ),
         needs=("memory_layers",),
     ),
+    "per-layer-embeddings": MemorySpec(_per_layer, needs=("rank", "memory_layers")),
+    "over-encoding": MemorySpec(_over_encoding, needs=("memory_rows",)),
 }
 """By the name that recipes/arms.yaml uses; the class is the one in stemrepro/model/memory/<name>.py."""
 
