@@ -116,7 +116,6 @@ FFNS = {
         lambda c: replace(_used(2 * _df(c) + c.width * c.slots, c.ffn_width), slots=c.slots), needs=("slots",)
     ),
     "jtok": FFNSpec(lambda c: _used(3 * _df(c), c.width, more=c.width)),
-    "joint-token": FFNSpec(lambda c: _used(3 * _df(c), c.width, more=c.width)),
     "joint-token-mixture": FFNSpec(
         lambda c: replace(_used(3 * _df(c) + c.width * c.slots, c.width, more=c.width), slots=c.slots, reads=c.top_k),
         needs=("slots",),
@@ -158,6 +157,19 @@ def _mome(c: ModelConfig) -> MemoryCost:
     )
 
 
+def _per_layer(c: ModelConfig) -> MemoryCost:
+    """Return the cost of Gemma's per-layer embeddings: three narrow matrices, a row and a norm in each layer."""
+    layers, matrices = len(c.memory_layers), 3 * len(c.memory_layers) * c.width * c.rank
+    return MemoryCost(matrices + layers * c.width + c.rank, matrices, layers * c.vocab * c.rank, layers * c.rank)
+
+
+def _over_encoding(c: ModelConfig) -> MemoryCost:
+    """Return the cost of eight tables of hashed n-grams, each of other rows and an eighth of the width."""
+    width = -(-c.width // 8)
+    rows = sum(c.memory_rows + 2 * i + 1 for i in range(8))
+    return MemoryCost(8 * width * c.width, 8 * width * c.width, rows * width, 8 * width)
+
+
 MEMORIES = {
     "value-embeddings": MemorySpec(
         lambda c: MemoryCost(
@@ -170,6 +182,8 @@ MEMORIES = {
     ),
     "engram": MemorySpec(_engram, needs=("memory_layers", "memory_rows", "rank")),
     "mome": MemorySpec(_mome, needs=("memory_layers", "slots")),
+    "per-layer-embeddings": MemorySpec(_per_layer, needs=("rank", "memory_layers")),
+    "over-encoding": MemorySpec(_over_encoding, needs=("memory_rows",)),
 }
 """By the name that recipes/arms.yaml uses; the class is the one in stemrepro/model/memory/<name>.py."""
 
@@ -219,7 +233,7 @@ def check(config: ModelConfig) -> None:
         raise UserError(f"experts {config.experts}, top_k {config.top_k}: a token uses 1 to {config.experts} experts")
     if "slots" in needs and config.slots < 1:
         raise UserError(f"slots {config.slots}: '{config.ffn}' needs 1 or more rows per token")
-    if "slots" in (*needs, *asked) and config.top_k > config.slots:
+    if "slots" in (*needs, *memory_needs(config.memory)) and config.top_k > config.slots:
         raise UserError(f"slots {config.slots}, top_k {config.top_k}: a token has fewer rows than it uses")
     if "rank" in needs and config.rank < 1:
         raise UserError(f"rank {config.rank}: '{config.ffn}' needs the width of its narrow table")

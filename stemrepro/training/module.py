@@ -19,7 +19,6 @@ from stemrepro.training.schedule import schedule_factor
 from stemrepro.training.sharding import compile_blocks, recompute, reduce_copies, reduce_gradients_when, shard
 from stemrepro.training.touched import clip, sparse_gradients
 
-LOAD_BALANCING = 0.01
 """Weight of a learned router's load-balancing loss (Switch Transformers)."""
 
 
@@ -118,12 +117,13 @@ class LanguageModule(L.LightningModule):
         With a learned router it is {"loss": that and the load-balancing loss, "load_balancing_loss": the latter alone}.
         """
         loss = self.mean_loss(self.model, batch, self.run.training.loss_tokens)
-        load_balancing_losses = [
-            block.ffn.load_balancing_loss for block in self.model.blocks if block.ffn.load_balancing_loss is not None
-        ]
-        if not load_balancing_losses:
+        routed = [block.ffn for block in self.model.blocks if block.ffn.load_balancing_loss is not None]
+        if not routed:
             return loss
-        load_balancing_loss = LOAD_BALANCING * torch.stack(load_balancing_losses).sum()
+        # All layers that have a router have the same network.
+        load_balancing_loss = (
+            routed[0].load_balancing_weight * torch.stack([ffn.load_balancing_loss for ffn in routed]).sum()
+        )
         return {"loss": loss + load_balancing_loss, "load_balancing_loss": load_balancing_loss.detach()}
 
     def configure_optimizers(self) -> dict:

@@ -3,13 +3,18 @@
 import math
 
 import torch
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.base import matrix
 from stemrepro.model.ffn.dense import SwiGLU
-from stemrepro.model.ffn.joint_token import direction
+
+
+def direction(rows: Tensor) -> Tensor:
+    """Return rows / (their Euclidean norm + epsilon): [..., width] -> [..., width]."""
+    return rows / (torch.linalg.vector_norm(rows, dim=-1, keepdim=True) + 1e-6)
 
 
 def parts(logits: Tensor) -> Tensor:
@@ -34,7 +39,7 @@ class JointTokenMixture(SwiGLU):
     nothing is multiplied. The equations are from two reading notes on the paper that agree; its text was not found.
 
     `load_balancing_loss` is that of the last forward pass (appendix B): n x sum over i of p[i] f[i], 1 when even. f[i]
-    is row i's share of the choices. The paper's weight is 1e-4; here it is LOAD_BALANCING for all routers.
+    is row i's share of the choices. Its weight is the paper's, 1e-4.
 
     Other than in the paper, the router reads the stream after the attention: x is all that a network here sees. The
     paper's reads it before the attention, under a norm as well. And layer 0 can't have a table.
@@ -44,6 +49,7 @@ class JointTokenMixture(SwiGLU):
     """
 
     row_address = "router"
+    load_balancing_weight = 1e-4
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)

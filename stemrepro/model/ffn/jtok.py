@@ -1,4 +1,4 @@
-"""JTok, simplified."""
+"""JTok: a row that scales."""
 
 import torch
 import torch.nn.functional as F
@@ -9,11 +9,12 @@ from stemrepro.model.ffn.dense import SwiGLU
 
 
 class JTok(SwiGLU):
-    """JTok (arXiv 2602.00800): a row scales the dense FFN's output, y = SwiGLU(x) * (1 + s * U[token] / |U[token]|).
+    """JTok (arXiv 2602.00800, equations 7 to 9): a row scales the update, y = SwiGLU(x) * (1 + s * U[token] / |U[token]|).
 
-    The scale is per channel. U is [vocab, width], |.| the Euclidean norm. Simplified: s is one learnt number per
-    channel. It starts at 1, so that channels start at 1 +- 1/sqrt(width). Every layer but the first has a table, and
-    there is no mixture of rows (JTok-M).
+    The scale s [width] is learnt, one number per channel. It starts at 1, so that channels start at 1 +- 1/sqrt(width).
+    U is [vocab, width], |.| the Euclidean norm. The equations are from two reading notes that agree; the paper's text was
+    not found. Its epsilon is added to the norm, ours is the norm's least value. It has a table in every layer; here every
+    layer but the first has.
     """
 
     def __init__(self, config: ModelConfig) -> None:

@@ -13,7 +13,7 @@ class TopkMoE(FFN):
 
     p = softmax(W_r x), renormalised over these experts. No capacity limit, nothing is dropped.
     `load_balancing_loss` is that of the last forward pass: experts x sum of (share of choices x mean probability),
-    1 when even. Training adds it with the weight stemrepro.training.module.LOAD_BALANCING.
+    1 when even.
     """
 
     def __init__(self, config: ModelConfig) -> None:

@@ -1,0 +1,76 @@
+"""Gemma 3n's per-layer embeddings against its lines, written as a loop."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.memory.per_layer_embeddings import PerLayerEmbeddings
+from stemrepro.model.transformer import build
+
+CONFIG = ModelConfig(
+    vocab=11, width=8, layers=4, heads=2, kv_heads=1, ffn_width=10, rank=3, memory="per-layer-embeddings",
+    memory_layers=(1, 3),
+)  # fmt: skip
+
+
+def gelu(v):
+    """Of one number, by tanh."""
+    return 0.5 * v * (1 + math.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)))
+
+
+def normed(row, gain):
+    """RMSNorm of a list of numbers, from its definition."""
+    root = math.sqrt(sum(v * v for v in row) / len(row) + 1e-5)
+    return [v / root * g for v, g in zip(row, gain, strict=True)]
+
+
+def times(matrix, vector):
+    return [sum(w * v for w, v in zip(row, vector, strict=True)) for row in matrix]
+
+
+@pytest.mark.parametrize(("layer", "place"), [(1, 0), (3, 1)])
+def test_a_layers_row_equals_a_plain_loop(layer, place):
+    torch.manual_seed(0)
+    memory = PerLayerEmbeddings(CONFIG).double()
+    for parameter in memory.parameters():
+        torch.nn.init.normal_(parameter, 0.3, 1)
+    x, embedded = torch.randn(2, 5, 8).double(), torch.randn(2, 5, 8).double()
+    tokens = torch.tensor([[1, 3, 3, 0, 10], [2, 1, 4, 3, 7]])
+    parts = {name: parameter.tolist() for name, parameter in memory.named_parameters()}
+    got = memory.after(layer, x, embedded, tokens)
+    for b in range(2):
+        for t in range(5):
+            row = [v * math.sqrt(3) for v in parts[f"tables.{place}.weight"][tokens[b, t]]]
+            projected = normed(
+                times(parts[f"projections.{place}.weight"], embedded[b, t].tolist()), parts["projection_norm.weight"]
+            )
+            given = [(r + p) / math.sqrt(2) for r, p in zip(row, projected, strict=True)]
+            gate = [gelu(v) for v in times(parts[f"gates.{place}.weight"], x[b, t].tolist())]
+            out = times(parts[f"outs.{place}.weight"], [g * p for g, p in zip(gate, given, strict=True)])
+            added = normed(out, parts[f"out_norms.{place}.weight"])
+            for channel in range(8):
+                assert got[b, t, channel].item() == pytest.approx(x[b, t, channel].item() + added[channel], abs=1e-5)
+
+
+def test_other_layers_are_left_as_they_are():
+    x = torch.randn(2, 5, 8)
+    assert PerLayerEmbeddings(CONFIG).after(2, x, x, torch.zeros(2, 5, dtype=torch.long)) is x
+
+
+def test_norms_start_with_a_gain_of_one():
+    memory = build(CONFIG, seed=0).memory
+    assert memory.projection_norm.weight.tolist() == [1.0] * 3
+    assert memory.out_norms[1].weight.tolist() == [1.0] * 8
+
+
+@pytest.mark.parametrize("part", ["tables", "projections", "gates", "outs"])
+def test_a_models_layers_read_them(part):
+    model = build(replace(CONFIG, layers=2, memory_layers=(1,)), seed=0)
+    tokens = torch.tensor([[1, 3, 0, 2]])
+    before = model(tokens)
+    with torch.no_grad():
+        getattr(model.memory, part)[0].weight.mul_(-2)
+    assert not torch.allclose(model(tokens), before)
