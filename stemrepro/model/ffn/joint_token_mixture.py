@@ -3,7 +3,6 @@
 import math
 
 import torch
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 

@@ -9,12 +9,14 @@ from stemrepro.model.ffn.dense import SwiGLU
 
 
 class JTok(SwiGLU):
-    """JTok (arXiv 2602.00800, equations 7 to 9): a row scales the update, y = SwiGLU(x) * (1 + s * U[token] / |U[token]|).
+    """JTok (arXiv 2602.00800, equations 7 to 9): a row scales the dense FFN's output.
 
-    The scale s [width] is learnt, one number per channel. It starts at 1, so that channels start at 1 +- 1/sqrt(width).
-    U is [vocab, width], |.| the Euclidean norm. The equations are from two reading notes that agree; the paper's text was
-    not found. Its epsilon is added to the norm, ours is the norm's least value. It has a table in every layer; here every
-    layer but the first has.
+        y = SwiGLU(x) * (1 + s * U[token] / |U[token]|)
+
+    U is [vocab, width], |.| the Euclidean norm. The scale s [width] is learnt, one number per channel. It starts at 1,
+    so that channels start at 1 +- 1/sqrt(width). The equations are from two reading notes that agree; the paper's text
+    was not found. It adds an epsilon to the norm, which has a least value here. It has a table in every layer; here
+    every layer but the first has.
     """
 
     def __init__(self, config: ModelConfig) -> None:
