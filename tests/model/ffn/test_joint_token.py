@@ -24,6 +24,7 @@ def ffn():
     return ffn
 
 
+@torch.no_grad()
 def test_the_row_scales_the_update_channel_by_channel(ffn):
     x = torch.randn(2, 5, 8, dtype=torch.float64)
     update, got = SwiGLU.forward(ffn, x, TOKENS), ffn(x, TOKENS)
