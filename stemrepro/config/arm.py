@@ -46,7 +46,7 @@ class Arm(Strict):
     memory_placement: Placement = later("none", description="layers in which the memory adds something")
     memory_rows: float = later(0.0, ge=0, description="rows of the memory's hashed tables / rows of the vocabulary")
     rank: float = Field(0.0, ge=0, description="width of a narrow table / width of the model")
-    slots: int = Field(0, ge=0, description="rows per token in a table (stem-slots)")
+    slots: int = Field(0, ge=0, description="rows per token in a table (stem-slots, joint-token-mixture, mome)")
     ffn_factor: Factor = Field(
         1.0, description="ffn_width / the shape's, in all layers; recipes/arms.yaml says where a number was measured"
     )
@@ -54,7 +54,7 @@ class Arm(Strict):
         1.0, gt=0, description="ffn_width / the shape's at which a training step takes as long as dense's, as measured"
     )
     experts: int = Field(0, ge=0, description="experts of a mixture; 0 with `match`: as many as match")
-    top_k: Positive = Field(1, description="experts that a token uses")
+    top_k: Positive = Field(1, description="experts that a token uses, or rows of its `slots`")
     match: Literal["none", "total", "flops", "shape"] = Field(
         "none",
         description="what is made equal to match_ffn's, by ffn_width in all layers or by the number of experts; "
@@ -84,7 +84,8 @@ class Arm(Strict):
             raise ValueError(str(error)) from error
         if self.match != "none" and not grows_by:
             raise ValueError(f"match '{self.match}' works by ffn_width or experts; '{self.ffn}' has neither to choose")
-        if self.slots and "slots" not in needs:
+        asked = MEMORIES[self.memory].needs if self.memory in MEMORIES else ()
+        if self.slots and "slots" not in (*needs, *asked):
             raise ValueError(f"slots {self.slots}: '{self.ffn}' has one row per token, stem-slots has several")
         if self.match != "none" and self.ffn_factor != 1:
             raise ValueError(

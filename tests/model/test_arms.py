@@ -153,6 +153,12 @@ def test_rows_are_dealt_out_by_seed_step_and_layer(make_run):
     assert len({tuple(order) for order in [*first, *orders(0, 6), *orders(1, 5)]}) == 9
 
 
+def test_an_arms_memory_can_have_several_rows_per_token(catalog):
+    arm = ARMS["dense"].model_copy(update={"memory": "mome", "memory_placement": "half", "slots": 6, "top_k": 2})
+    config = shaped(catalog.scales["laptop"].model, Arm.model_validate(arm.model_dump()))
+    assert (config.memory, config.slots, config.top_k, config.memory_layers) == ("mome", 6, 2, (1, 3, 5))
+
+
 def test_a_learned_router_is_balanced_beside_the_loss(make_run):
     module = LanguageModule(make_run("topk-moe"))
     batch = torch.randint(0, 300, (2, 33))

@@ -1,4 +1,4 @@
-"""JTok-M: a mixture of a token's rows beside the dense network."""
+"""JTok-M: a mixture of a token's rows next to the dense network."""
 
 import math
 

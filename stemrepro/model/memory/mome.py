@@ -32,7 +32,7 @@ class MixtureOfMemoryEmbeddings(Memory):
     heads, or of twice as many. Its tables have a rate of 0.1 or 0.2 and a decay of 0.001; an arm has settings for both.
 
     Chosen, because the paper doesn't say: h, "the hidden state entering the block", is under the attention's norm.
-    So it is what W_v reads, and the memory can be computed beside it, as section 3.5 has it. Table 11 calls this router
+    W_v reads the same, so that both can be computed at once, as section 3.5 has it. Table 11 calls this router
     "hidden"; that of the Llama shapes is "value", without an equation. b_g starts at 0. W_g and U are drawn as other
     matrices and tables; where a table's size decides, it is that of all slots. Gates and biases have three dimensions,
     so that AdamW trains them where Muon trains matrices.

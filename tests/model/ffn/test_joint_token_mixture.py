@@ -34,6 +34,7 @@ def sigmoid(a):
 
 
 @pytest.mark.parametrize("top_k", [1, 2, 3])
+@torch.no_grad()
 def test_the_mixed_row_is_added_to_the_update_and_choices_are_balanced(top_k):
     ffn, x = drawn(top_k)
     update, got = SwiGLU.forward(ffn, x, TOKENS), ffn(x, TOKENS)

@@ -71,6 +71,7 @@ def gated(memory, place, x, sequence, layer):
 
 
 @pytest.mark.parametrize(("layer", "place"), [(1, 0), (3, 1)])
+@torch.no_grad()
 def test_the_stream_gets_the_demos_output(memory, layer, place):
     x = torch.randn(2, 12, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
     got = memory.before(layer, x, TOKENS)

@@ -36,6 +36,7 @@ def sigmoid(a):
 
 @pytest.mark.parametrize("top_k", [1, 2, 3])
 @pytest.mark.parametrize(("layer", "place"), [(1, 0), (3, 1)])
+@torch.no_grad()
 def test_values_get_the_papers_mixture(top_k, layer, place):
     memory, generator = drawn(top_k), torch.Generator().manual_seed(5)
     x = torch.randn(2, 5, 12, dtype=torch.float64, generator=generator)
