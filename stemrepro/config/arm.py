@@ -84,8 +84,7 @@ class Arm(Strict):
             raise ValueError(str(error)) from error
         if self.match != "none" and not grows_by:
             raise ValueError(f"match '{self.match}' works by ffn_width or experts; '{self.ffn}' has neither to choose")
-        asked = MEMORIES[self.memory].needs if self.memory in MEMORIES else ()
-        if self.slots and "slots" not in (*needs, *asked):
+        if self.slots and "slots" not in needs:
             raise ValueError(f"slots {self.slots}: '{self.ffn}' has one row per token, stem-slots has several")
         if self.match != "none" and self.ffn_factor != 1:
             raise ValueError(
