@@ -47,12 +47,14 @@ class FFNSpec:
         grows_by: the field by which an arm is matched in size to another, or "".
         splits: each of its ffn_width channels is computed by itself until W_d adds them up, so that devices can share
             them.
+        fewest: experts that a token must use, or its router learns nothing.
     """
 
     cost: Callable[[ModelConfig], FFNCost]
     needs: tuple[Literal["rank", "experts", "slots"], ...] = ()
     grows_by: Literal["", "ffn_width", "experts"] = ""
     splits: bool = False
+    fewest: int = 1
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,13 @@ def _experts(c: ModelConfig, router: int) -> FFNCost:
     return FFNCost(c.experts * expert + router, c.top_k * expert + router, 0, (c.experts - c.top_k) * expert)
 
 
+def _sparse(c: ModelConfig) -> FFNCost:
+    """Return the cost of narrow experts, of which a token uses `top_k` and a shared one, and of their router."""
+    expert, router = 3 * c.width * -(-c.ffn_width // (c.top_k + 1)), c.width * c.experts
+    used = (c.top_k + 1) * expert + router
+    return FFNCost((c.experts + 1) * expert + router, used, 0, (c.experts - c.top_k) * expert)
+
+
 FFNS = {
     "dense": FFNSpec(lambda c: _used(3 * _df(c)), grows_by="ffn_width", splits=True),
     "stem": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width), splits=True),
@@ -128,6 +137,8 @@ FFNS = {
     "input-add": FFNSpec(lambda c: _used(3 * _df(c), c.width)),
     "hash-moe": FFNSpec(lambda c: _experts(c, 0), needs=("experts",), grows_by="experts"),
     "topk-moe": FFNSpec(lambda c: _experts(c, c.width * c.experts), needs=("experts",), grows_by="experts"),
+    "hash-layers": FFNSpec(lambda c: _experts(c, 0), needs=("experts",), grows_by="experts"),
+    "sparse-experts": FFNSpec(_sparse, needs=("experts",), grows_by="experts", fewest=2),
 }
 """By the name that recipes/arms.yaml uses; the class is the one in stemrepro/model/ffn/<name>.py."""
 
@@ -228,9 +239,10 @@ def check(config: ModelConfig) -> None:
     for field in memory_needs(config.memory):
         if not getattr(config, field):
             raise UserError(f"memory '{config.memory}' needs {field}, which is {getattr(config, field)}")
-    needs = spec(config.ffn).needs
-    if "experts" in needs and not 1 <= config.top_k <= config.experts:
-        raise UserError(f"experts {config.experts}, top_k {config.top_k}: a token uses 1 to {config.experts} experts")
+    needs, fewest = spec(config.ffn).needs, spec(config.ffn).fewest
+    if "experts" in needs and not fewest <= config.top_k <= config.experts:
+        range_ = f"{fewest} to {config.experts}"
+        raise UserError(f"experts {config.experts}, top_k {config.top_k}: a token uses {range_} experts")
     if "slots" in needs and config.slots < 1:
         raise UserError(f"slots {config.slots}: '{config.ffn}' needs 1 or more rows per token")
     if "slots" in (*needs, *memory_needs(config.memory)) and config.top_k > config.slots:

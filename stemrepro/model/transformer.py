@@ -258,7 +258,7 @@ def initialise(model: Decoder, seed: int) -> None:
     | `starts` of a network   | the values that it gives                            | its class                  |
     | matrices                | normal, std 1/sqrt(width), cut at 3 std             | official code              |
     | embedding, head         | the same, or the given std                          | official code, or a study  |
-    | ffn.down                | normal, std 1/sqrt(ffn_width), cut at 3 std         | official code              |
+    | ffn.down, of experts    | normal, std 1/sqrt(its width), cut at 3 std         | official code              |
     | mix of a blend          | 0                                                   |                            |
     | pairs.scale             | embedding's std / std of the pairs' table           | as large as a token's row  |
     | tables, xavier          | normal, std sqrt(2 / (its rows + its width))        | official code              |
@@ -297,7 +297,7 @@ def initialise(model: Decoder, seed: int) -> None:
             nn.init.normal_(parameter, 0.0, table_std(config.table_init, rows, width), generator)
         else:
             std_of = {"embedding.weight": config.embedding_std, "head.weight": config.head_std}.get(name)
-            inner = name.endswith(("ffn.down.weight", "experts.down"))
+            inner = name.endswith(("ffn.down.weight", "experts.down", "shared.down.weight"))
             std = std_of or (parameter.shape[-1] if inner else config.width) ** -0.5
             nn.init.trunc_normal_(parameter, 0.0, std, -3 * std, 3 * std, generator)
 

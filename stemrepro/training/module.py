@@ -1,6 +1,7 @@
 """The LightningModule: next-token loss, optimiser, gradient clipping, batches."""
 
 from collections.abc import Iterator
+from functools import cache
 
 import lightning as L
 import torch
@@ -63,6 +64,9 @@ class LanguageModule(L.LightningModule):
         if run.training.table_update == "touched":
             sparse_gradients(self.model)
         self.blocks = TokenBlocks(run.blocks, "train", run.training.sequence, run.model.vocab)
+        frequencies = cache(lambda: torch.from_numpy(self.blocks.frequencies(run.model.vocab)))
+        for block in self.model.blocks:
+            block.ffn.start_run(frequencies)
         self.passed = run.init_from.batches if run.init_from else 0
         self.first_batch = self.passed
         self.carried: dict[str, dict] = {}

@@ -31,6 +31,9 @@ class _Drawing:
         self.model, self.config = model, model.config
         self.shards: dict[str, Tensor] = {}
 
+    def named_modules(self) -> Iterator[tuple[str, nn.Module]]:
+        return self.model.named_modules()
+
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
         for name, shard in self.model.named_parameters():
             whole = torch.empty(shard.shape)
@@ -46,4 +49,4 @@ def draw(model: Decoder, seed: int) -> None:
     """
     drawing = _Drawing(model)
     initialise(drawing, seed)
-    model.load_state_dict(drawing.shards, assign=True)
+    model.load_state_dict(model.state_dict() | drawing.shards, assign=True)  # buffers stay

@@ -68,7 +68,17 @@ def test_flops_equal_the_counter(ffn, placement):
     assert counter.get_total_flops() == 2 * 16 * flops_per_token(model.config, 16)
 
 
-@pytest.mark.parametrize(("ffn", "top_k"), [("hash-moe", 1), ("topk-moe", 1), ("topk-moe", 3)])
+@pytest.mark.parametrize(
+    ("ffn", "top_k"),
+    [
+        ("hash-moe", 1),
+        ("topk-moe", 1),
+        ("topk-moe", 3),
+        ("hash-layers", 1),
+        ("sparse-experts", 2),
+        ("sparse-experts", 3),
+    ],
+)
 def test_a_mixture_costs_what_its_chosen_experts_cost(ffn, top_k):
     model, tokens = Decoder(config(ffn, "third", top_k=top_k)), torch.randint(0, 97, (2, 16))
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
@@ -97,7 +107,7 @@ def test_value_embeddings_pairs_and_shared_tables_are_counted():
 
 @pytest.mark.parametrize(("ffn", "quantity", "field"), [
     ("dense", "total", "ffn_width"), ("dense", "flops", "ffn_width"), ("up-removed", "flops", "ffn_width"),
-    ("hash-moe", "total", "experts"), ("topk-moe", "total", "experts"),
+    ("hash-moe", "total", "experts"), ("topk-moe", "total", "experts"), ("sparse-experts", "total", "experts"),
 ])  # fmt: skip
 def test_matched_models_come_nearest(ffn, quantity, field):
     placement = {"dense": "none", "up-removed": "half"}.get(ffn, "third")

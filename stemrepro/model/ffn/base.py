@@ -1,5 +1,6 @@
 """What all feed-forward networks share."""
 
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from torch import Tensor, nn
@@ -32,6 +33,9 @@ class FFN(nn.Module):
     reads_embedding = False
     starts: ClassVar[dict[str, float]] = {}
     row_address: Literal["token", "pair", "router", "order"] = "token"
+
+    def start_run(self, frequencies: Callable[[], Tensor]) -> None:
+        """Prepare a run before its first step; `frequencies` counts each token of its text, int64 [vocab]."""
 
     def start_step(self, stream: str) -> None:
         """Prepare a training step; `stream` names the random stream of this seed, step and layer."""
