@@ -61,12 +61,13 @@ class OverEncoding(Memory):
         super().__init__(config)
         self.vocab, number = config.vocab, SLICES * len(ORDERS)
         width = -(-config.width // number)
-        self.tables = nn.ModuleList(nn.Embedding(config.memory_rows + 2 * i + 1, width) for i in range(number))
+        self.sizes = [config.memory_rows + 2 * i + 1 for i in range(number)]
+        self.tables = nn.ModuleList(nn.Embedding(size, width) for size in self.sizes)
         self.outs = nn.ModuleList(matrix(width, config.width) for _ in range(number))
 
     def inputs(self, embedded: Tensor, tokens: Tensor) -> Tensor:
         """Return the embeddings with those of the n-grams added: [B, T, D], tokens [B, T] -> [B, T, D]."""
         for number, (table, out) in enumerate(zip(self.tables, self.outs, strict=True)):
-            rows = ngram_rows(tokens, ORDERS[number // SLICES], self.vocab, table.num_embeddings)
+            rows = ngram_rows(tokens, ORDERS[number // SLICES], self.vocab, self.sizes[number])
             embedded = embedded + out(table(rows))
         return embedded

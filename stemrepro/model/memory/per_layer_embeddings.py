@@ -27,6 +27,7 @@ class PerLayerEmbeddings(Memory):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         width, rank, layers = config.width, config.rank, len(config.memory_layers)
+        self.rank = rank
         self.tables = nn.ModuleList(nn.Embedding(config.vocab, rank) for _ in range(layers))
         self.projections = nn.ModuleList(matrix(width, rank) for _ in range(layers))
         self.projection_norm = nn.RMSNorm(rank, config.norm_eps)
@@ -36,8 +37,7 @@ class PerLayerEmbeddings(Memory):
 
     def layer_input(self, place: int, embedded: Tensor, tokens: Tensor) -> Tensor:
         """Return p of the place-th of these layers: embeddings [B, T, D], tokens [B, T] -> [B, T, rank]."""
-        table = self.tables[place]
-        rows = table.embedding_dim**0.5 * table(tokens)
+        rows = self.rank**0.5 * self.tables[place](tokens)
         return (rows + self.projection_norm(self.projections[place](embedded))) * 0.5**0.5
 
     def after(self, layer: int, x: Tensor, embedded: Tensor, tokens: Tensor) -> Tensor:
