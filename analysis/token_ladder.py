@@ -59,7 +59,7 @@ SHORT = {
 }
 LABEL = {"up-removed": "no W_u (control)"}
 AT_FLOPS = ("dense", "up-removed", "token-only", *STEM)
-BOUGHT = ("stem-third", "stem-full", "value-embeddings", "bigram-input")
+BOUGHT = ("stem-third", "stem-full", "ngram-table", "value-embeddings", "bigram-input")
 BUYS = ("token", "flop", "time", "parameter")
 """What dense needs more of to reach an arm's loss."""
 COMPARED = ("dense", "stem-third", "stem-full", "token-only", "up-removed", "stem-frozen")

@@ -20,7 +20,7 @@ FLOOR, AMPLITUDE, EXPONENT, UNIT = 2.0, 1.2, 0.4, 4e6
 GAIN = {
     "dense": 0.0, "stem-third": 0.05, "stem-full": 0.09, "token-only": -0.06, "up-removed": -0.08,
     "stem-frozen": -0.07, "stem-dagger-full": 0.095, "value-embeddings": 0.04, "bigram-input": 0.9,
-    "input-add": 0.03,
+    "input-add": 0.03, "ngram-table": 0.12,
 }  # fmt: skip
 FLOPS = {"stem-third": 9.5, "stem-full": 8.7, "up-removed": 8.7, "token-only": 7.4}
 PARAMETERS = {1: 135_072, 2: 408_384}
@@ -101,7 +101,7 @@ def test_the_ladder_is_judged_and_drawn(made_up, few_draws, monkeypatch):
     assert agreed["rung-1, 5 seeds"] == 1
     assert len(agreed) == 4 + 2 + 2 + 4 + 2 + 2 + 2  # two seeds or more of each setting
     bought = data[data["panel"] == "parameter multiplier"]
-    assert len(bought) == 5 * 4  # rungs x arms
+    assert len(bought) == 5 * 5  # rungs x arms
     assert (bought["value"].notna() | bought["note"].str.startswith("dense ")).all()
     row = bought[bought["what"] == "stem-full"].iloc[0]
     assert row["ci_low"] < row["value"] < row["ci_high"]

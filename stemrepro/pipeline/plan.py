@@ -188,7 +188,7 @@ def make_params(catalog: Catalog, scale_name: str, recipes: tuple[str, ...] = ()
     return Params(
         scales=(scale_name,),
         mixes=(scale.data,),
-        recipes=recipes,
+        recipe_names=recipes,
         scoreboard=scale.scoreboard,
         mix={scale.data: catalog.mixes[scale.data]},
         scale={
@@ -239,7 +239,7 @@ def check(folder: Path = RECIPES, home: Path = Path()) -> Params:
         UserError: the plan or a pipeline no longer follows from the recipes.
     """
     written, catalog = read_params(home / PARAMS), load(folder)
-    planned = make_params(catalog, written.scales[0], written.recipes)
+    planned = make_params(catalog, written.scales[0], written.recipe_names)
     changes = list(_differences(planned.model_dump(mode="json"), written.model_dump(mode="json")))
     again = f"run 'stemrepro plan --scale {written.scales[0]}'"
     if changes and os.environ.get("DVC_EXP_NAME"):

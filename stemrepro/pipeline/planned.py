@@ -136,7 +136,7 @@ class Params(Strict):
 
     scales: Annotated[tuple[Name, ...], Field(min_length=1, max_length=1)]
     mixes: Annotated[tuple[Name, ...], Field(min_length=1, max_length=1)]
-    recipes: tuple[str, ...] = Field((), description="whose runs are planned; all when empty")
+    recipe_names: tuple[str, ...] = Field((), description="whose runs are planned; all when empty")
     scoreboard: str
     mix: dict[
         Name,

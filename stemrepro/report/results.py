@@ -146,8 +146,8 @@ def save_panels(folder: Path, figure: Figure) -> None:
         for kind in ("svg", "png"):
             atomic_write(folder / f"{letter}.{kind}", render(figure, kind))
         letters.add(letter)
-    for path in folder.glob("*.*g"):
-        if path.stem not in letters:
+    for path in folder.iterdir():
+        if path.suffix in (".svg", ".png") and path.stem not in letters:
             path.unlink()
 
 

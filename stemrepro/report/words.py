@@ -25,13 +25,18 @@ def printed(row: dict, value: float, more: int = 0) -> str:
     return f"{value:.0f}" if value == int(value) and not given else f"{value:.{digits}f}"
 
 
+def counted(value: str, unit: str) -> str:
+    """Write a value with its unit; of one thing the unit loses its plural."""
+    return f"{value} {unit.removesuffix('s') if value == '1' else unit}"
+
+
 def ours(row: dict) -> str:
     """Write our number with its 95% interval."""
     if row["ours"] is None:
         return "-"
     value = printed(row, row["ours"], 2) if row["kind"] == "exact" else number(row["ours"])
     interval = "" if row["ci_low"] is None else f" ({number(row['ci_low'])} to {number(row['ci_high'])})"
-    return f"{value}{interval} {row['unit']}"
+    return f"{value}{interval} {row['unit']}" if interval else counted(value, row["unit"])
 
 
 def paper(row: dict) -> str:
@@ -39,7 +44,7 @@ def paper(row: dict) -> str:
     if not row["paper"]:
         return "not given" if row["origin"] == "paper" else "not in the paper"
     value, unit = row["paper"]["value"], row["paper"]["unit"]
-    return f"{printed(row, value) if row['kind'] == 'exact' else number(value)} {unit}"
+    return counted(printed(row, value) if row["kind"] == "exact" else number(value), unit)
 
 
 def source(row: dict) -> str:
