@@ -14,7 +14,8 @@ from stemrepro.common.code_hash import PACKAGE, file_of, files
 from stemrepro.config.address import Address
 from stemrepro.measures import MEASURES
 from stemrepro.model.ffn.naming import OWN_FILE, module_of
-from stemrepro.model.specs import FFNS
+from stemrepro.model.memory.naming import memory_module
+from stemrepro.model.specs import FFNS, MEMORIES
 from stemrepro.pipeline.stages import OF_MIX, OF_SCALE
 from stemrepro.sweeps.spec import read_sweep
 from tests.conftest import ROOT
@@ -88,6 +89,7 @@ def test_the_page_of_the_house_has_the_floors_of_the_contracts():
 def test_no_module_that_nothing_reaches():
     stages = [f"stemrepro.{name}" for names in (OF_MIX | OF_SCALE).values() for name in names]
     roots = ["stemrepro.cli", *stages, *(name.partition(":")[0] for name in MEASURES.values()), *map(module_of, FFNS)]
+    roots += map(memory_module, MEMORIES)
     lost = {*PACKAGE.rglob("*.py")} - {*files([*roots, *ROOT.glob("analysis/*.py")])}
     exported = {*PACKAGE.glob("convert/huggingface/*.py")}  # copied into other folders, and run there
     assert lost - exported == {*map(file_of, NAMED)}

@@ -51,13 +51,13 @@ def show_arms(catalog: Catalog, scale_name: str, names: list[str], console: Cons
         sizes = (counts[key] for key in ("total", "active", "tables"))
         flops = flops_per_token(config, scale.model.sequence)
         table.add_row(
-            name, ranges(config.replaced_layers or config.value_layers), f"{config.ffn_width:,}",
-            str(config.experts or ""),
+            name, ranges(config.replaced_layers or config.value_layers or config.memory_layers),
+            f"{config.ffn_width:,}", str(config.experts or ""),
             *(short(number).replace(" ", "") for number in (*sizes, flops, table_bytes_per_token(config, 4))),
         )  # fmt: skip
     console.print(table)
     console.print(
-        "layers: those replaced (value-embeddings: with a table); exp.: experts; total, active, tables: parameters, "
+        "layers: those replaced, or with a memory; exp.: experts; total, active, tables: parameters, "
         "active ones less tables and unused experts; FLOP: forward, per token; bytes: of table rows, per token"
     )
 

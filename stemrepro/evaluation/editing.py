@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import Tensor, nn
 
-from stemrepro.common.errors import unknown
+from stemrepro.common.errors import UserError, unknown
 from stemrepro.evaluation.prompts import Question
 from stemrepro.model.transformer import Decoder
 
@@ -28,7 +28,12 @@ def patched_modules(model: Decoder) -> list[nn.Module]:
 
     These are the tables of FFNs, of attention, or of pairs at the input. In a model without any, they are the
     up-projections of the layers that STEM replaces, all but the first.
+
+    Raises:
+        UserError: the model has a memory outside of its FFNs, whose rows are not the token's alone.
     """
+    if model.memory is not None:
+        raise UserError(f"memory '{model.config.memory}' has no rows that an edit could swap")
     tables: list[nn.Module] = [] if model.pairs is None else [model.pairs.table]
     for block in model.blocks:
         for owner in (block.attention, block.ffn):

@@ -20,8 +20,6 @@ from stemrepro.training.schedule import schedule_factor
 from stemrepro.training.sharding import compile_blocks, recompute, reduce_copies, reduce_gradients_when, shard
 from stemrepro.training.touched import clip, sparse_gradients
 
-"""Weight of a learned router's load-balancing loss (Switch Transformers)."""
-
 
 class Batches(IterableDataset):
     """The micro-batches `first`, first + every, first + 2 every, ... of a seed.

@@ -44,6 +44,14 @@ CANT = {
     "token-ffn": "ffn 'token-ffn' can't be exported: its networks read the input embedding",
     "ngram-table": "ffn 'ngram-table' can't be exported: its rows are read by pairs of tokens",
     "value-embeddings": r"value_layers \[1, 3\] can't be exported",
+    "speedrun-values": "memory 'value-embeddings' can't be exported: only tables of feed-forward networks",
+    "gemma-ple": "memory 'per-layer-embeddings' can't be exported",
+    "over-encoding": "memory 'over-encoding' can't be exported",
+    "engram": "memory 'engram' can't be exported",
+    "mome": "memory 'mome' can't be exported",
+    "joint-token-mixture": "ffn 'joint-token-mixture' can't be exported: a router chooses",
+    "hash-layers": "ffn 'hash-layers' can't be exported: its experts are whole networks",
+    "sparse-experts": "ffn 'sparse-experts' can't be exported: its experts are whole networks",
     "bigram-input": r"pair_rows \d+ can't be exported: its rows are read by pairs of tokens",
 }
 pytestmark = pytest.mark.slow

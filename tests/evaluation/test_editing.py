@@ -178,3 +178,8 @@ def test_what_carries_a_token_into_each_kind_of_model(tiny):
         "ngram-table": 3,
     }
     assert {arm: len(patched_modules(decoder(tiny, arm))) for arm in counts} == counts
+
+
+def test_a_memory_outside_of_the_networks_is_not_edited(tiny):
+    with pytest.raises(UserError, match="memory 'engram' has no rows that an edit could swap"):
+        patched_modules(decoder(tiny, "engram"))

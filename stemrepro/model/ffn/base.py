@@ -21,7 +21,7 @@ class FFN(nn.Module):
 
     Attributes:
         load_balancing_loss: load-balancing loss of the last forward pass, 1 when even; None without a learned router.
-        load_balancing_weight: what training multiplies it by before it is added to the loss.
+        load_balancing_weight: what training multiplies it by before it is added to the loss; Switch Transformers' 0.01.
         reads_embedding: x is the token's input embedding under the block's norm, not the residual stream.
         starts: initial values of parameters that are not drawn, by name.
         row_address: what chooses a table's row. "token"; "pair": the token and the one before it; "router": the token
