@@ -95,6 +95,7 @@ def _add_arm(name: str, ffn: str, file: Path, catalog: Catalog) -> None:
     taken = {arm.marker for arm in catalog.arms.values() if arm.hue == "grey"}
     marker = next((marker for marker in MARKERS if marker not in taken), MARKERS[0])
     wanted = {key: value for key, value in NEEDED.items() if key in spec(ffn).needs}
+    wanted |= {"top_k": spec(ffn).fewest} if spec(ffn).fewest > 1 else {}
     arm = parse(Arm, {"ffn": ffn, "placement": "full"} | wanted, file, name)
     for scale in catalog.scales.values():
         shaped(scale.model, arm)

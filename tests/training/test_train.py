@@ -300,7 +300,7 @@ def test_a_run_made_by_other_code_is_refused_or_trained_anew(make_run, monkeypat
     run = make_run("dense")
     train(run, quiet)
     written = run.weights.stat().st_mtime_ns
-    monkeypatch.setattr(runs, "run_code", lambda ffns: "other")
+    monkeypatch.setattr(runs, "run_code", lambda *_: "other")
     with pytest.raises(UserError, match=r"code: [0-9a-f]{12} there, other requested"):
         train(run, quiet)
     train(run, quiet, replace=True)
