@@ -38,7 +38,7 @@ def take(scale: str, file: Path, rate: float) -> None:
     text, count = LINE.subn(f"learning_rate: {rate:g}", file.read_text(encoding="utf-8"))
     if count != 1:
         raise ValueError(f"{file} has no line 'learning_rate: ...' of its own")
-    recipes = read_params().recipes
+    recipes = read_params().recipe_names
     atomic_write(file, text)
     write(scale, recipes)
 

@@ -37,7 +37,7 @@ def test_a_pilots_best_rate_is_that_of_all_runs(file, capsys):
     assert file.read_text() == before.replace("learning_rate: 0.01\n", "learning_rate: 0.002\n")
     assert capsys.readouterr().out == "recipes/scales/tiny.yaml: learning_rate 0.002\n"
     new = read_params()
-    assert new.recipes == old.recipes == ("angular_spread",)
+    assert new.recipe_names == old.recipe_names == ("angular_spread",)
     rates = {run.training.learning_rate for run in new.planned("tiny").values()}
     assert rates == {0.2 * run.training.learning_rate for run in old.planned("tiny").values()} == {0.002}
 
