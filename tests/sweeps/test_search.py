@@ -345,6 +345,15 @@ def test_the_laptops_start_and_best_rates_are_the_studys_winners(catalog):
     assert {key: common[key] for key in dense.index} == dense.to_dict()
 
 
+def test_the_leaderboards_rates_are_the_studys_winners(catalog):
+    best = pd.read_csv(ROOT / "results/leaderboard/sweeps/leaderboard/best.csv").set_index("arm")
+    tuned = catalog.scales["leaderboard"].tuned
+    assert set(tuned) == set(best.index) == set(catalog.recipes["leaderboard"].arms)
+    for arm, own in tuned.items():
+        fields = ("learning_rate", "table_rate_factor", "table_decay_factor", "table_init")
+        assert {name: getattr(own, name) for name in fields} == best.loc[arm, list(fields)].to_dict()
+
+
 @pytest.mark.slow
 def test_a_point_that_failed_is_tried_again_and_missing_ones_give_no_results(project, tmp_path, monkeypatch, capsys):
     """Optuna's own grid counts a failed trial as visited, and would end without it, exit code 0."""
