@@ -61,7 +61,7 @@ def split(model: Decoder, mesh: DeviceMesh) -> None:
         elif last in ROWS:
             plan[name] = RowwiseParallel()
         elif last in ("attention", "ffn"):
-            plan[name] = _first_whole(6 if last == "attention" else 2)
+            plan[name] = _first_whole(7 if last == "attention" else 2)
     parallelize_module(model, mesh, plan)
 
 
