@@ -21,7 +21,8 @@ def collect(measure: Leaderboard) -> pd.DataFrame:
             summary, dense = (measure.losses(arm, variant).summary for arm in (place.arm, "dense"))
             rows.append(mean_row(f"lead, {track}", place.arm, "", place.lead))
             numbers = {
-                "rank": place.rank, "best rank": place.best, "worst rank": place.worst, "ahead of the next": place.ahead,
+                "rank": place.rank, "best rank": place.best, "worst rank": place.worst,
+                "ahead of the next": place.ahead,
                 "parameters": summary["parameters"]["total"] / dense["parameters"]["total"],
                 "tables": summary["parameters"]["tables"] / dense["parameters"]["total"],
                 "FLOPs": summary["forward_flops_per_token"] / dense["forward_flops_per_token"],
@@ -66,6 +67,7 @@ def draw(data: pd.DataFrame, measure: Leaderboard) -> Figure:
             f"{best}" if best == worst else f"{best}-{worst}", (1.0, place), (4, 0), xycoords=("axes fraction", "data"),
             textcoords="offset points", va="center", fontsize=SMALLEST,
         )  # fmt: skip
-    grid["a"].annotate("rank", (1.0, 1.0), (4, 2), xycoords="axes fraction", textcoords="offset points", fontsize=SMALLEST)
+    above = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": SMALLEST}
+    grid["a"].annotate("rank", (1.0, 1.0), (4, 2), **above)
     draw_sizes(grid["b"], leads, values[f"parameters, {track}"])
     return figure
