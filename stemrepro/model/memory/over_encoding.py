@@ -31,7 +31,7 @@ def ngrams(tokens: Tensor, order: int) -> list[Tensor]:
 def ngram_rows(tokens: Tensor, order: int, vocab: int, rows: int) -> Tensor:
     """Return (x_t + x_(t-1) vocab + x_(t-2) vocab^2 + ...) mod rows: tokens [B, T] -> [B, T].
 
-    The remainder is taken at each power, so that no number is too large for 64 bits.
+    The remainder is taken at each power, so that all fit into 64 bits.
     """
     found = torch.zeros_like(tokens)
     for token in reversed(ngrams(tokens, order)):
