@@ -42,7 +42,7 @@ def draw_sizes(axes: Axes, leads: pd.DataFrame, sizes: pd.Series) -> None:
             sizes[arm], row["value"], yerr=error_bars(row)[:, None], color=ARM_COLOUR[arm], marker=ARM_MARKER[arm]
         )
         axes.annotate(
-            ARM_LABEL[arm].partition(",")[0].removesuffix(" (control)"), (sizes[arm], row["value"]), (5, 4),
+            ARM_LABEL[arm].removeprefix("STEM, ").removesuffix(" (control)"), (sizes[arm], row["value"]), (5, 4),
             textcoords="offset points", fontsize=SMALLEST, color=ARM_COLOUR[arm],
         )  # fmt: skip
     axes.axhline(0, color="black", lw=0.6)
@@ -58,7 +58,7 @@ def draw(data: pd.DataFrame, measure: Leaderboard) -> Figure:
     leads = data[data["panel"] == f"lead, {track}"].sort_values("value", ascending=False)
     values = data.set_index(["panel", "what"])["value"]
     order = list(leads["what"])
-    figure, grid = sheet("ab", 4.2, {"a": "Lead at equal FLOPs", "b": "By size"})
+    figure, grid = sheet("ab", 5.6, {"a": "Lead at equal FLOPs", "b": "By size"})
     draw_forest(grid["a"], leads, order, LEAD)
     name_rows(grid["a"], order)
     for place, arm in enumerate(order):
