@@ -13,7 +13,7 @@ from stemrepro.config.address import Address
 from stemrepro.config.scale import Scale, Shape, Variant
 from stemrepro.config.training import RunTraining, TableHome, TableUpdate
 from stemrepro.model.config import ModelConfig, TableInit, layers_of
-from stemrepro.model.cost import flops_per_token, half_of_the_model, matched, parameter_counts, wider
+from stemrepro.model.cost import flops_per_token, half_of_the_model, nearest, parameter_counts
 from stemrepro.model.specs import check, memory_needs, spec
 
 Placement = Literal["none", "third", "third-shifted", "early", "late", "half", "full", "single", "ends"]
@@ -49,9 +49,6 @@ class Arm(Strict):
     slots: int = Field(0, ge=0, description="rows per token in a table (stem-slots, joint-token-mixture, mome)")
     ffn_factor: Factor = Field(
         1.0, description="ffn_width / the shape's, in all layers; recipes/arms.yaml says where a number was measured"
-    )
-    time_factor: float = later(
-        1.0, gt=0, description="ffn_width / the shape's at which a training step takes as long as dense's, as measured"
     )
     experts: int = Field(0, ge=0, description="experts of a mixture; 0 with `match`: as many as match")
     top_k: Positive = Field(1, description="experts that a token uses, or rows of its `slots`")
@@ -96,9 +93,14 @@ class Arm(Strict):
             )
         return self
 
+    @property
+    def is_control(self) -> bool:
+        """Whether its label says so."""
+        return self.label.endswith("(control)")
+
 
 DENSE, STEM_FULL = Arm(ffn="dense", placement="none"), Arm(ffn="stem", placement="full")
-"""The models that a track is set by."""
+"""The arms that set the FLOPs and the parameters of a track."""
 
 
 @cache
@@ -108,68 +110,64 @@ def shaped(shape: Shape, arm: Arm) -> ModelConfig:
     On a track its size is what the track asks for, unless the arm has a `match` or an `ffn_factor` of its own.
 
     Raises:
-        UserError: the shape fits no model, the placement replaces no layer, or nothing can be matched.
+        UserError: the shape fits no model, the placement replaces no layer, or no size fits the track.
     """
     plain = shape.model_copy(update={"track": None})
-    if arm.match != "none" or arm.ffn_factor != 1:
+    if arm.match == "shape":
+        return _of_equal_size(plain, arm, Arm(ffn=arm.match_ffn, placement=arm.match_placement))
+    if shape.track is None or arm.match != "none" or arm.ffn_factor != 1:
         return _shaped(plain, arm)
-    if shape.track == "flops":
-        return _of_equal(plain, arm, lambda config: flops_per_token(config, shape.sequence), DENSE)
-    if shape.track == "time":
-        return _shaped(plain.model_copy(update={"ffn_width": round(arm.time_factor * shape.ffn_width)}), arm)
     if shape.track == "size":
-        return _of_equal(_grown(plain, arm), arm, _parameters, STEM_FULL, plain)
-    return _shaped(plain, arm)
+        return _of_equal_size(plain, arm, STEM_FULL)
+    return _of_equal(plain, arm, lambda config: flops_per_token(config, shape.sequence), _shaped(plain, DENSE))
+
+
+def changes_width(shape: Shape, arm: Arm) -> bool:
+    """Return whether an arm may have another width than the shape."""
+    return arm.match == "shape" or shape.track == "size"
 
 
 def _parameters(config: ModelConfig) -> int:
     return parameter_counts(config)["total"]
 
 
-def _of_equal(
-    shape: Shape, arm: Arm, size: Callable[[ModelConfig], int], other: Arm, at: Shape | None = None
-) -> ModelConfig:
-    """Return the model of an arm whose size is nearest to another arm's in the shape `at`, by ffn_width in all layers.
+def _of_equal(shape: Shape, arm: Arm, size: Callable[[ModelConfig], int], target: ModelConfig) -> ModelConfig:
+    """Return the model of an arm whose size is nearest to the target's, by ffn_width in all layers.
 
     Raises:
         UserError: one channel is too many already.
     """
-    aim = size(_shaped(at or shape, other))
+    aim = size(target)
 
     def of(ffn_width: int) -> ModelConfig:
         return _shaped(shape.model_copy(update={"ffn_width": ffn_width}), arm)
 
     if size(of(1)) > aim:
         raise UserError(f"ffn '{arm.ffn}' can't have {aim:,} FLOPs or parameters: an ffn_width of 1 is too many")
-    low, high = 1, 2  # size(low) <= aim < size(high)
-    while size(of(high)) <= aim:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if size(of(middle)) <= aim else (low, middle)
-    return min(of(low), of(high), key=lambda config: abs(size(config) - aim))
+    return nearest(of, size, aim)
 
 
-def _grown(shape: Shape, arm: Arm) -> Shape:
-    """Return the shape with as many heads, as wide as they are, at which an arm is nearest to STEM full's parameters.
+def _of_equal_size(shape: Shape, arm: Arm, other: Arm) -> ModelConfig:
+    """Return the model of an arm with another's parameters, in a shape that one would train at that size.
 
-    Width and d_ff grow together, as in `stemrepro.model.cost.wider`.
+    Heads as wide as the shape's, and d_ff / width as it was, come nearest to the target; ffn_width then meets it.
+
+    Raises:
+        UserError: as in `_of_equal`.
     """
-    aim, head = _parameters(_shaped(shape, STEM_FULL)), shape.width // shape.heads
+    arm, target, head = arm.model_copy(update={"match": "none"}), _shaped(shape, other), shape.width // shape.heads
 
-    def of(heads: int) -> Shape:
+    def of(groups: int) -> Shape:
+        heads = groups * shape.kv_heads
         width = heads * head
-        return shape.model_copy(
-            update={"width": width, "heads": heads, "ffn_width": round(width * shape.ffn_width / shape.width)}
-        )
+        ffn_width = round(width * shape.ffn_width / shape.width)
+        return shape.model_copy(update={"width": width, "heads": heads, "ffn_width": ffn_width})
 
-    def distance(heads: int) -> int:
-        return abs(_parameters(_shaped(of(heads), arm)) - aim)
+    def model(groups: int) -> ModelConfig:
+        return _shaped(of(groups), arm)
 
-    heads = shape.kv_heads
-    while distance(heads + shape.kv_heads) < distance(heads):
-        heads += shape.kv_heads
-    return of(heads)
+    grown = nearest(model, _parameters, _parameters(target))
+    return _of_equal(of(grown.heads // shape.kv_heads), arm, _parameters, target)
 
 
 @cache
@@ -192,11 +190,17 @@ def _shaped(shape: Shape, arm: Arm) -> ModelConfig:
         places = layers_of(arm.memory_placement, shape.layers)
         rows = round(arm.memory_rows * shape.vocab)
         config = replace(config, memory=arm.memory, memory_layers=places, memory_rows=rows)
-    if arm.match != "none":
-        target = ModelConfig(**base, ffn=arm.match_ffn, replaced_layers=layers_of(arm.match_placement, shape.layers))
-        if arm.match == "shape":
-            config = wider(config, target)
-        config = matched(config, target, "flops" if arm.match == "flops" else "total", shape.sequence)
+    if arm.match in ("total", "flops"):
+        target = _shaped(shape, Arm(ffn=arm.match_ffn, placement=arm.match_placement))
+        field = spec(arm.ffn).grows_by
+
+        def of(value: int) -> ModelConfig:
+            return replace(config, **{field: value})
+
+        def size(grown: ModelConfig) -> int:
+            return _parameters(grown) if arm.match == "total" else flops_per_token(grown, shape.sequence)
+
+        config = nearest(of, size, size(target), max(1, arm.top_k))
     if arm.pairs:
         config = replace(config, pair_rows=half_of_the_model(config))
     check(config)
@@ -208,7 +212,12 @@ OF_TABLES = {"table_rate_factor", "table_decay_factor", "table_init"}
 
 
 def run_settings(address: Address, arm: Arm, variant: Variant, scale: Scale) -> tuple[ModelConfig, RunTraining]:
-    """Return model and training of an arm at a variant of a scale; raises as `shaped` and `Variant.at` do."""
+    """Return model and training of an arm at a variant of a scale.
+
+    Raises:
+        UserError: as `shaped` does, or its step was not timed, which equal time needs.
+        ValueError: as Variant.at does.
+    """
     changed = variant.at(scale)
     best = scale.tuned.get(arm.family or address.arm) if variant.tuned else None
     settings = best.model_dump(exclude=OF_TABLES | {"learning_rate"}, exclude_none=True) if best else {}
@@ -222,6 +231,9 @@ def run_settings(address: Address, arm: Arm, variant: Variant, scale: Scale) -> 
     wider_by = config.width / studied if studied and scale.rate_width else 1.0
     learning_rate = variant.learning_rate * best.learning_rate if best else changed.learning_rate
     settings = changed.training.model_dump() | settings
+    if variant.equal_time:
+        step = changed.training.batch * changed.model.sequence
+        settings["tokens"] = max(1, round(settings["tokens"] / step / scale.step_time(address.arm))) * step
     settings["embedding_rate_factor"] *= wider_by
     training = RunTraining(
         **settings,

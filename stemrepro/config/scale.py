@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from stemrepro.common.errors import UserError
 from stemrepro.common.yaml_records import Factor, Fraction, Name, Positive, Strict, later
 from stemrepro.config.parallel import Parallel
 from stemrepro.config.retrofit import KINDS, Kind
@@ -27,7 +28,7 @@ Launcher = Annotated[str, AfterValidator(_command)]
 """What stands before a command that Slurm is to run."""
 
 
-Track = Literal["flops", "time", "size"]
+Track = Literal["flops", "size"]
 
 
 class Shape(Strict):
@@ -49,8 +50,8 @@ class Shape(Strict):
     head_std: Factor | None = Field(None, description="the same of the output head; 1 / sqrt(width) when left out")
     track: Track | None = later(
         None,
-        description="what all arms have equal: forward FLOPs (dense's) or the measured time of a step (dense's), "
-        "by ffn_width; or parameters (STEM full's), by width and ffn_width together",
+        description="what all arms have equal: dense's forward FLOPs, by ffn_width; or STEM full's parameters, "
+        "by width and ffn_width together",
     )
 
 
@@ -134,7 +135,7 @@ class Scale(OfSomeScales):
     )
     step_times: dict[Name, Factor] = Field(
         default_factory=dict,
-        description="time of a training step / dense's, by arm (benchmarks.engine, on an idle machine)",
+        description="time of a training step / dense's, by arm (benchmarks.engine)",
     )
     seeds: Annotated[
         tuple[Annotated[int, Field(ge=0, lt=2**32)], ...],
@@ -151,6 +152,18 @@ class Scale(OfSomeScales):
         if list(self.seeds) != sorted(self.seeds):
             raise ValueError(f"seeds {list(self.seeds)} must stand in order: recipes take the first so many")
         return self
+
+    def step_time(self, arm: str) -> float:
+        """Return the time of a training step of an arm over dense's.
+
+        Raises:
+            UserError: the scale doesn't know it.
+        """
+        if arm not in self.step_times and arm != "dense":
+            raise UserError(
+                f"no step time of {arm} is known: measure it with benchmarks.engine, for the scale's step_times"
+            )
+        return self.step_times.get(arm, 1.0)
 
 
 class Extension(Strict):
@@ -208,6 +221,9 @@ class Variant(Strict):
         None, description="resume from the finished run; `tokens` are then those of this stage"
     )
     track: Track | None = later(None, description="of the shape; the scale's when left out")
+    equal_time: bool = later(
+        False, description="each arm takes as many steps as fit into the time of dense's, by the scale's step_times"
+    )
     official_init: bool = Field(
         False,
         description="input embeddings and head initialised as in the official code, with the learning rate of the rest",
@@ -225,6 +241,7 @@ class Variant(Strict):
             "tuned",
             "official_init",
             "track",
+            "equal_time",
         } & self.model_fields_set
 
     @model_validator(mode="after")

@@ -176,7 +176,8 @@ class Comparison(Measure):
         if precondition == MEMORY:
             return self._memory_explains()
         if precondition == NO_GAIN:
-            return self._gain_without_information(smallest_effect)
+            controls = tuple(arm for arm in UNINFORMED if arm in self.arms)
+            return self.gain_without_information(controls, smallest_effect)
         return None
 
     def _memory_explains(self) -> str | None:
@@ -189,12 +190,12 @@ class Comparison(Measure):
             return f"the token-only control explains {100 * part.mean / gap.mean:.0f}% of the gap (over three quarters)"
         return None
 
-    def _gain_without_information(self, smallest_effect: float) -> str | None:
+    def gain_without_information(self, controls: tuple[str, ...], smallest_effect: float) -> str | None:
         """Return a reason where a control whose rows say nothing is shown to end below dense by more than what counts.
 
         Losses are those on prose.
         """
-        dense, controls = self.arms["dense"].losses, [arm for arm in UNINFORMED if arm in self.arms]
+        dense = self.arms["dense"].losses
         gains = {arm: losses.contrast(dense, self.arms[arm].losses, "prose").interval(0.05) for arm in controls}
         worst = max(gains, key=lambda arm: gains[arm][0])
         if gains[worst][0] > smallest_effect:

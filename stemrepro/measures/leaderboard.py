@@ -1,15 +1,26 @@
 """Who is ahead of whom, and how sure that is: metrics of recipes/leaderboard.yaml."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from stemrepro.measures import losses
+from stemrepro.measures.base import Precondition
 from stemrepro.measures.comparison import Comparison
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.metric import metric
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.multiplicity import ALPHA, holm
+from stemrepro.verdicts.rule import CONFOUNDED
+
+FROZEN = {
+    f"no-gain-of-{control}": control
+    for control in ("stem-frozen", "values-frozen", "ple-frozen", "over-encoding-frozen", "engram-frozen")
+}
+"""Controls by the name of the precondition: a memory whose rows never learn."""
+FLOPS, SIZE, TIME = "FLOPs", "parameters", "time"
+"""Tracks, by what all arms have equal."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +70,30 @@ def standings(leads: dict[str, np.ndarray]) -> list[Standing]:
 class Leaderboard(Comparison):
     """Leads over dense on tracks, each a variant of the recipe; its base is the track of equal FLOPs."""
 
+    preconditions: ClassVar[dict[str, Precondition]] = {
+        name: Precondition(
+            f"{control} isn't shown to end below dense by more than the claim's smallest effect",
+            CONFOUNDED, ("dense", control), by_effect=True,
+        )
+        for name, control in FROZEN.items()
+    }  # fmt: skip
+
+    def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
+        """Return what Measure.untestable says: whether the control of a memory is ahead of dense."""
+        if precondition in FROZEN:
+            return self.gain_without_information((FROZEN[precondition],), smallest_effect)
+        return super().untestable(metric, precondition, smallest_effect)
+
     def tracks(self) -> dict[str | None, str]:
-        """Return the variants that are tracks, and None for the recipe's base, with the name of each."""
-        base = self.inputs.recipe.base
-        return {
-            None if variant == base else variant: self.inputs.catalog.variant(variant).at(self.inputs.scale).model.track
-            for variant in self.inputs.recipe.variants
-        }
+        """Return the variants that are tracks, and None for the recipe's base, each in words: "FLOPs, width 16"."""
+        tracks, width = {}, self.inputs.scale.model.width
+        for name in self.inputs.recipe.variants:
+            variant = self.inputs.catalog.variant(name)
+            model = variant.at(self.inputs.scale).model
+            track = TIME if variant.equal_time else SIZE if model.track == "size" else FLOPS
+            words = track if model.width == width else f"{track}, width {model.width}"
+            tracks[None if name == self.inputs.recipe.base else name] = words
+        return tracks
 
     def losses(self, arm: str, track: str | None) -> ArmLosses:
         """Return an arm's losses on a track."""
@@ -77,6 +105,10 @@ class Leaderboard(Comparison):
         return losses.lead(self.losses(high, variant), self.losses(low, variant))
 
     def standings(self, track: str | None) -> list[Standing]:
-        """Return the places of all arms of a track."""
-        arms = [arm for arm in self.arms if not track or track in self.arms[arm].variants]
-        return standings({arm: self.lead("dense", arm, track).differences for arm in arms})
+        """Return the places of all arms of a track; controls have none."""
+        arms = self.inputs.catalog.arms
+        ranked = [
+            arm for arm in self.arms
+            if (not track or track in self.arms[arm].variants) and not arms[arm].is_control
+        ]  # fmt: skip
+        return standings({arm: self.lead("dense", arm, track).differences for arm in ranked})

@@ -5,13 +5,14 @@ It is known as far as their files tell.
 Scores that a recipe compares are of one plan. Else the effect of another text or budget is taken for that of an arm.
 
 Arms differ in model and learning rate, at variants of own rates also in their initialisation; an arm of another shape
-(`match: shape`) differs in width, and so in both. Scores that were made before plans were written tell of text and
-steps alone.
+(`match: shape`, `track: size`) differs in width, and so in both. At equal time they differ in steps. Scores that were
+made before plans were written tell of text and steps alone.
 """
 
 from pathlib import Path
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.arm import changes_width
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.reading import Array, read_npz, read_summary
 
@@ -23,7 +24,7 @@ STARTS = ("warmup", "embedding_rate_factor", "embedding_decay_factor")
 How often a run is saved or evaluated is none of them.
 """
 TEXT, STEPS, START, SCORING = "text", "steps of training", "start of the embeddings", "settings of scoring"
-TRAINED = "settings of training"
+TRAINED, TOKENS = "settings of training", "tokens of training"
 
 
 def plan(folder: Path) -> dict:
@@ -70,8 +71,10 @@ def check_one_plan(inputs: Inputs) -> None:
             if not (folder / "summary.json").exists():
                 continue  # whoever reads it says so
             for what, value in plan(folder).items():
-                shaped = inputs.catalog.arms[address.arm].match == "shape" or scale.model.track == "size"
-                if (what == START and variant.tuned) or (what in (START, TRAINED) and shaped):
+                wider = changes_width(scale.model, inputs.catalog.arms[address.arm])
+                own = {START} if variant.tuned else set()
+                own |= ({START, TRAINED} if wider else set()) | ({STEPS, TOKENS} if variant.equal_time else set())
+                if what in own:
                     continue
                 place = {TEXT: text, SCORING: part}.get(what, address.variant)
                 before, other = expected.setdefault((what, place), (value, name))

@@ -259,12 +259,10 @@ class Scaling(Comparison):
 
     def step_time(self, arm: str) -> float:
         """Return the time of a training step over dense's; Unmeasured where the scale doesn't know it."""
-        times = self.inputs.scale.step_times
-        if arm not in times and arm != "dense":
-            raise Unmeasured(
-                f"scale '{self.inputs.scale_name}' has no step time of {arm} (step_times, by benchmarks.engine)"
-            )
-        return times.get(arm, 1.0)
+        try:
+            return self.inputs.scale.step_time(arm)
+        except UserError as error:
+            raise Unmeasured(f"scale '{self.inputs.scale_name}': {error}") from error
 
     @metric(
         "width@{variant}",

@@ -7,6 +7,7 @@ Per layer and token, with width d, ffn width f, heads H of width e, key/value he
     FFN                    2 x the elements of its matrices that a token uses (stemrepro.model.specs)
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -78,44 +79,24 @@ def flops_per_token(config: ModelConfig, context: int) -> int:
     return config.layers * (projections + attention) + networks + 2 * d * config.vocab
 
 
-def matched(config: ModelConfig, target: ModelConfig, quantity: str, context: int) -> ModelConfig:
-    """Return the model in the size that comes nearest to the target, by the field that its FFN grows by.
+def nearest(
+    of: Callable[[int], ModelConfig], size: Callable[[ModelConfig], int], aim: int, low: int = 1
+) -> ModelConfig:
+    """Return the model whose size comes nearest to `aim`.
 
     Args:
-        config: a model whose FFNSpec.grows_by names that field.
-        target: the model whose size is matched.
-        quantity: "total" parameters, or "flops" of a forward pass at `context` tokens.
+        of: the model at a whole number, as its d_ff, its experts or its heads.
+        size: its parameters or FLOPs, which grow with that number.
+        aim: what the size should be.
+        low: the smallest number; the model is this one where it is too large already.
     """
-    field = spec(config.ffn).grows_by
-
-    def grown(value: int) -> ModelConfig:
-        return replace(config, experts=value) if field == "experts" else replace(config, ffn_width=value)
-
-    def size(model: ModelConfig) -> int:
-        return parameter_counts(model)["total"] if quantity == "total" else flops_per_token(model, context)
-
-    low = max(1, config.top_k)
-    step = size(grown(low + 1)) - size(grown(low))  # both quantities are straight lines in either field
-    return grown(max(low, low + round((size(target) - size(grown(low))) / step)))
-
-
-def wider(config: ModelConfig, target: ModelConfig) -> ModelConfig:
-    """Return the model with more heads of the same width, and d_ff / d as it was, nearest the target's parameters.
-
-    It is the shape that one would train at that size; `matched` then meets the target by d_ff.
-    """
-
-    def grown(heads: int) -> ModelConfig:
-        width = heads * config.head_width
-        return replace(config, width=width, heads=heads, ffn_width=round(width * config.ffn_width / config.width))
-
-    def distance(heads: int) -> int:
-        return abs(parameter_counts(grown(heads))["total"] - aim)
-
-    aim, heads = parameter_counts(target)["total"], config.heads
-    while distance(heads + config.kv_heads) < distance(heads):
-        heads += config.kv_heads
-    return grown(heads)
+    high = low + 1
+    while size(of(high)) <= aim:
+        low, high = high, 2 * high
+    while high - low > 1:  # size(low) <= aim < size(high)
+        middle = (low + high) // 2
+        low, high = (middle, high) if size(of(middle)) <= aim else (low, middle)
+    return min(of(low), of(high), key=lambda config: abs(size(config) - aim))
 
 
 def table_bytes_per_token(config: ModelConfig, bytes_per_number: int = 2) -> int:

@@ -21,6 +21,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest, flat, locked, sha256
 from stemrepro.common.provenance import read_provenance
 from stemrepro.config.address import MAIN, Address
+from stemrepro.config.arm import changes_width
 from stemrepro.config.catalog import Catalog
 from stemrepro.tracking.arm import GAP, REFERENCE, arm_metrics, final_scores, losses_of, recipes_of
 from stemrepro.tracking.server import clone, page, saved_view, tracking_uri
@@ -247,7 +248,8 @@ class Tracker:
             begun = min(map(started, below), default=None)
             ends = [end[1] for folder in below if (end := ended(folder))]
             end = ("FINISHED", max(ends, default=None)) if len(ends) == len(below) else None
-            shaped = self.catalog.arms[address.arm].match == "shape"
+            model = self.catalog.variant(address.variant).at(self.catalog.scale(self.scale)).model
+            shaped = changes_width(model, self.catalog.arms[address.arm])
             finals = arm_metrics(self.scores, address, scores, shaped)
             parent = experiment.log(key, str(address), tags, params, (), finals, begun, end)
             for folder, run in below.items():

@@ -6,7 +6,10 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from stemrepro.config.arm import Arm, shaped
+from stemrepro.common.errors import UserError
+from stemrepro.config.address import Address
+from stemrepro.config.arm import Arm, run_settings, shaped
+from stemrepro.config.scale import Variant
 from stemrepro.measures.catalog import load
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.base import is_table, table_parameters
@@ -88,10 +91,18 @@ def test_an_arm_on_a_track_has_what_the_track_has(catalog, shape, name):
         assert on["size"] == (stem if name == "stem-full" else shaped(form, ARMS["dense-equal-size"]))
 
 
-def test_on_the_track_of_time_an_arm_has_its_measured_width(catalog):
-    form = catalog.scales["laptop"].model.model_copy(update={"track": "time"})
-    arm = ARMS["stem-full"].model_copy(update={"time_factor": 1.25})
-    assert shaped(form, arm) == replace(shaped(form.model_copy(update={"track": None}), arm), ffn_width=110)
+def test_at_equal_time_an_arm_takes_as_many_steps_as_fit_into_denses_time(catalog):
+    scale = catalog.scales["laptop"].model_copy(update={"step_times": {"stem-full": 1.25}})
+    trained = {
+        arm: run_settings(Address("equal-time", arm), ARMS[arm], Variant(equal_time=True), scale)
+        for arm in ("dense", "stem-full")
+    }
+    assert trained["stem-full"][0] == shaped(scale.model, ARMS["stem-full"])
+    steps = {arm: training.tokens / (training.batch * 128) for arm, (_, training) in trained.items()}
+    assert steps["dense"] == scale.training.tokens / (scale.training.batch * 128)
+    assert steps["stem-full"] == round(steps["dense"] / 1.25)
+    with pytest.raises(UserError, match="no step time of token-only is known: measure it"):
+        run_settings(Address("equal-time", "token-only"), ARMS["token-only"], Variant(equal_time=True), scale)
 
 
 def test_an_arm_with_a_size_of_its_own_keeps_it_on_a_track(catalog):

@@ -15,7 +15,7 @@ from stemrepro.model.cost import (
     decode_bytes,
     expected_distinct,
     flops_per_token,
-    matched,
+    nearest,
     parameter_counts,
     row_bytes,
     table_1_decode_saving,
@@ -105,21 +105,22 @@ def test_value_embeddings_pairs_and_shared_tables_are_counted():
     assert table_bytes_per_token(config(pair_rows=50), 2) == 2 * 24
 
 
-@pytest.mark.parametrize(("ffn", "quantity", "field"), [
-    ("dense", "total", "ffn_width"), ("dense", "flops", "ffn_width"), ("up-removed", "flops", "ffn_width"),
-    ("hash-moe", "total", "experts"), ("topk-moe", "total", "experts"), ("sparse-experts", "total", "experts"),
+def total(model):
+    return parameter_counts(model)["total"]
+
+
+@pytest.mark.parametrize(("ffn", "placement", "size", "field"), [
+    ("dense", "none", total, "ffn_width"), ("dense", "none", lambda model: flops_per_token(model, 64), "ffn_width"),
+    ("topk-moe", "third", total, "experts"), ("sparse-experts", "third", total, "ffn_width"),
 ])  # fmt: skip
-def test_matched_models_come_nearest(ffn, quantity, field):
-    placement = {"dense": "none", "up-removed": "half"}.get(ffn, "third")
-    stem, shape = config("stem", "full", vocab=1000), config(ffn, placement, vocab=1000)
-    model = matched(shape, stem, quantity, 64)
+def test_no_other_number_comes_nearer(ffn, placement, size, field):
+    shape, aim = config(ffn, placement, vocab=1000), size(config("stem", "full", vocab=1000))
 
-    def distance(value):
-        other = replace(shape, **{field: value})
-        pair = [parameter_counts(m)["total"] if quantity == "total" else flops_per_token(m, 64) for m in (other, stem)]
-        return abs(pair[0] - pair[1])
+    def of(value):
+        return replace(shape, **{field: value})
 
-    assert min(range(1, 1200), key=distance) == getattr(model, field)
+    assert nearest(of, size, aim) == of(min(range(1, 1200), key=lambda value: abs(size(of(value)) - aim)))
+    assert nearest(of, size, size(of(3)) - 1, low=3) == of(3)
 
 
 def test_a_training_step_costs_three_forward_passes():
