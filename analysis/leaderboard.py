@@ -1,73 +1,91 @@
-"""Which memory is ahead, on each track: leads with intervals and ranks, and against the parameters that they cost."""
+"""Which memory is ahead, on each track: leads with intervals and ranks, and against parameters and time."""
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.measures.leaderboard import Leaderboard
+from stemrepro.measures.leaderboard import FLOPS, SIZE, TIME, Leaderboard
 from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, SMALLEST, error_bars, sheet
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALLEST, error_bars, sheet
 
-LEAD = "loss below dense's (% of its bits), better →"
+LEAD = "below dense's loss (%) →"
 
 
 def collect(measure: Leaderboard) -> pd.DataFrame:
-    """Return lead, rank and chance of each arm on each track, with its parameters, FLOPs and table bytes a token."""
+    """Return the lead of each arm on each track, `x`, with what it costs, and of a method its ranks."""
     rows = []
     for variant, track in measure.tracks().items():
-        for place in measure.standings(variant):
-            summary, dense = (measure.losses(arm, variant).summary for arm in (place.arm, "dense"))
-            rows.append(mean_row(f"lead, {track}", place.arm, "", place.lead))
-            numbers = {
-                "rank": place.rank, "best rank": place.best, "worst rank": place.worst,
-                "ahead of the next": place.ahead,
-                "parameters": summary["parameters"]["total"] / dense["parameters"]["total"],
-                "tables": summary["parameters"]["tables"] / dense["parameters"]["total"],
-                "FLOPs": summary["forward_flops_per_token"] / dense["forward_flops_per_token"],
-            }  # fmt: skip
+        places = {place.arm: place for place in measure.standings(variant)}
+        for arm in measure.on(variant):
+            rows.append(mean_row("lead", arm, track, measure.lead("dense", arm, variant)))
+            numbers = measure.costs(arm, variant)
+            if arm in places:
+                place = places[arm]
+                numbers |= {"rank": place.rank, "best rank": place.best, "worst rank": place.worst}
+                numbers |= {"ahead of the next": place.ahead}
             rows += [
-                {"panel": f"{what}, {track}", "what": place.arm, "value": value}
-                for what, value in numbers.items() if not np.isnan(value)
+                {"panel": panel, "what": arm, "x": track, "value": value}
+                for panel, value in numbers.items() if not np.isnan(value)
             ]  # fmt: skip
     return pd.DataFrame(rows)
 
 
-def draw_sizes(axes: Axes, leads: pd.DataFrame, sizes: pd.Series) -> None:
-    """Draw leads against all parameters; each arm has its own marker, and its name next to it."""
-    for _, row in leads.iterrows():
-        arm = row["what"]
-        axes.errorbar(
-            sizes[arm], row["value"], yerr=error_bars(row)[:, None], color=ARM_COLOUR[arm], marker=ARM_MARKER[arm]
-        )
-        axes.annotate(
-            ARM_LABEL[arm].removeprefix("STEM, ").removesuffix(" (control)"), (sizes[arm], row["value"]), (5, 4),
-            textcoords="offset points", fontsize=SMALLEST, color=ARM_COLOUR[arm],
-        )  # fmt: skip
-    axes.axhline(0, color="black", lw=0.6)
-    axes.set_xscale("log", base=2)
-    ticks = [1, 2, 4, 8]
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set(xlabel="all parameters / dense's", ylabel=LEAD)
-
-
-def draw(data: pd.DataFrame, measure: Leaderboard) -> Figure:
-    """Draw the leads at equal FLOPs with the ranks that they leave, and against parameters."""
-    track = measure.tracks()[None]
-    leads = data[data["panel"] == f"lead, {track}"].sort_values("value", ascending=False)
-    values = data.set_index(["panel", "what"])["value"]
-    order = list(leads["what"])
-    figure, grid = sheet("ab", 5.6, {"a": "Lead at equal FLOPs", "b": "By size"})
-    draw_forest(grid["a"], leads, order, LEAD)
-    name_rows(grid["a"], order)
+def draw_ranks(axes: Axes, data: pd.DataFrame, track: str, order: list[str]) -> None:
+    """Draw the leads of methods on a track, with the ranks there that they may have."""
+    rows = data[data["x"] == track]
+    values = rows.set_index(["panel", "what"])["value"]
+    draw_forest(axes, rows[rows["panel"] == "lead"], order, LEAD)
+    name_rows(axes, order)
+    axes.tick_params(labelleft=axes.get_subplotspec().is_first_col())
     for place, arm in enumerate(order):
-        best, worst = (int(values[f"{which} rank, {track}", arm]) for which in ("best", "worst"))
-        grid["a"].annotate(
+        best, worst = (int(values[which, arm]) for which in ("best rank", "worst rank"))
+        axes.annotate(
             f"{best}" if best == worst else f"{best}-{worst}", (1.0, place), (4, 0), xycoords=("axes fraction", "data"),
             textcoords="offset points", va="center", fontsize=SMALLEST,
         )  # fmt: skip
     above = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": SMALLEST}
-    grid["a"].annotate("rank", (1.0, 1.0), (4, 2), **above)
-    draw_sizes(grid["b"], leads, values[f"parameters, {track}"])
+    axes.annotate("rank", (1.0, 1.0), (4, 2), **above)
+
+
+def draw_against(axes: Axes, data: pd.DataFrame, order: list[str], cost: str, label: str, ticks: list[float]) -> None:
+    """Draw the leads of methods at equal FLOPs against a cost over dense's, on a logarithmic axis."""
+    values = data[data["x"] == FLOPS].set_index(["panel", "what"])
+    for arm in order:
+        row, over = values.loc[("lead", arm)], values["value"][cost, arm] / values["value"][cost, "dense"]
+        axes.errorbar(
+            over, row["value"], yerr=error_bars(row)[:, None], fmt=ARM_MARKER[arm], color=ARM_COLOUR[arm], ms=5,
+            label=ARM_LABEL[arm],
+        )  # fmt: skip
+    axes.axhline(0, color="black", lw=0.6)
+    axes.set_xscale("log")
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set(xlabel=label, ylabel=LEAD)
+
+
+def draw(data: pd.DataFrame, measure: Leaderboard) -> Figure:
+    """Draw the leads on all tracks with the ranks that they leave, those of controls, and what methods cost."""
+    titles = {"a": "Equal FLOPs", "b": "Equal size", "c": "Equal time"}
+    titles |= {"d": "Controls, equal FLOPs", "e": "By parameters", "f": "By time"}
+    figure, grid = sheet("abc;def", 9.4, titles)
+    leads = data[(data["x"] == FLOPS) & (data["panel"] == "lead")].sort_values("value", ascending=False)
+    ranked = data.loc[data["panel"] == "rank", "what"]
+    order, controls = (list(leads.loc[leads["what"].isin(ranked) == is_method, "what"]) for is_method in (True, False))
+    for letter, track in zip("abc", (FLOPS, SIZE, TIME), strict=True):
+        if letter != "a":
+            grid[letter].sharey(grid["a"])
+        draw_ranks(grid[letter], data, track, order)
+    for smaller in [track for track in data["x"].unique() if track.startswith(f"{FLOPS},")]:
+        rows = data[(data["x"] == smaller) & (data["panel"] == "lead")]
+        draw_forest(grid["a"], rows[rows["what"] != "dense"], order, LEAD, hollow=True, shift=0.3)
+        grid["a"].plot([], [], "o", color=PLAIN, label=f"width {measure.inputs.scale.model.width}")
+        grid["a"].plot([], [], "o", color=PLAIN, mfc="white", label=smaller.removeprefix(f"{FLOPS}, "))
+        grid["a"].legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=SMALLEST)
+    draw_forest(grid["d"], leads, controls, LEAD)
+    name_rows(grid["d"], controls)
+    draw_against(grid["e"], data, order, "parameters", "all parameters / dense's", [1, 2, 4, 8])
+    draw_against(grid["f"], data, order, "step time", "time of a step / dense's", [1, 1.2, 1.4, 1.6])
+    figure.legend(*grid["e"].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure

@@ -7,35 +7,62 @@ from analysis.leaderboard import collect, draw
 from stemrepro.measures.base import measured
 from stemrepro.measures.catalog import load
 from stemrepro.measures.inputs import Inputs
-from stemrepro.report.style import settle, use_style
+from stemrepro.report.style import alone, settle, use_style
 from tests.conftest import ROOT
 from tests.made_up import write_arm
 from tests.report.looks import faults
+
+
+METHODS = 13
+"""Arms that have ranks: all but the controls."""
 
 
 @pytest.fixture
 def measure(tmp_path):
     """Losses of every arm, the first of the recipe the highest, each 0.05 nats below the one before."""
     catalog, rng = load(ROOT / "recipes"), np.random.default_rng(0)
-    luck = rng.normal(0, 0.02, 5)
-    for place, address in enumerate(catalog.recipe("leaderboard").wanted()):
-        prose = {seed: 4.2 - 0.05 * place + luck[seed] + rng.normal(0, 0.002) for seed in range(5)}
-        more = {"steps": 1188, "flops": 10.0, "parameters": 135_072 * (1 + place)}
-        write_arm(tmp_path / "losses" / address.path, prose, tuple(range(5)), **more)
+    order, luck = catalog.recipe("leaderboard").arms, rng.normal(0, 0.02, 5)
+    for address in catalog.recipe("leaderboard").wanted():
+        level = 4.2 - 0.05 * order.index(address.arm)
+        prose = {seed: level + luck[seed] + rng.normal(0, 0.002) for seed in range(5)}
+        steps = round(1188 * catalog.variant(address.variant).tokens)
+        write_arm(tmp_path / "losses" / address.path, prose, tuple(range(5)), steps=steps)
     use_style(catalog.arms)
     return measured(Inputs("leaderboard", catalog, "leaderboard", tmp_path))
 
 
-def test_arms_stand_in_the_order_of_their_losses_with_the_ranks_that_are_drawn(measure):
+def test_methods_stand_in_the_order_of_their_losses_with_the_ranks_that_are_drawn(measure):
     data = collect(measure)
-    values = data.set_index(["panel", "what"])["value"]
-    order = list(reversed(measure.arms))
-    assert [int(values["rank, flops", arm]) for arm in order] == list(range(1, len(order) + 1))
-    assert values["lead, flops", "dense"] == 0
-    assert (values["lead, flops"].loc[order].diff().dropna() < 0).all()
-    assert values["parameters, flops"].loc[list(measure.arms)].tolist() == list(range(1, len(order) + 1))
+    methods = [arm for arm in measure.arms if not measure.inputs.catalog.arms[arm].is_control]
+    assert len(methods) == METHODS
+    for track in ("FLOPs", "parameters", "time", "FLOPs, width 16"):
+        values = data[data["x"] == track].set_index(["panel", "what"])["value"]
+        ranked = [arm for arm in values["lead"].index if arm in methods]
+        assert values["rank"].loc[list(reversed(ranked))].tolist() == list(range(1, len(ranked) + 1))
+        assert values["lead", "dense"] == 0
+        assert set(values["lead"].index) - set(methods) == set(values["lead"].index) - set(values["rank"].index)
     figure = draw(data, measure)
     settle(figure)
     assert faults(figure) == []
+    assert {letter: found for letter in alone(figure) if (found := faults(figure))} == {}
     texts = [text.get_text() for axes in figure.axes for text in axes.texts]
-    assert {"rank", "1", str(len(order))} <= set(texts)
+    assert {"rank", "1", str(METHODS)} <= set(texts)
+
+
+def test_costs_are_those_of_the_model_that_a_track_trains(measure):
+    flops, size, time = (measure.costs("engram", track) for track in (None, "equal-size", "equal-time"))
+    dense, stem = measure.costs("dense", None), measure.costs("stem-full", "equal-size")
+    assert flops["FLOPs"] == pytest.approx(dense["FLOPs"], rel=0.005)
+    assert size["parameters"] == pytest.approx(stem["parameters"], rel=0.005)
+    assert time == flops
+    assert (dense["step time"], dense["bytes of rows"]) == (1, 0)
+    assert np.isnan(size["step time"])
+    assert flops["bytes of rows"] == 2 * 2 * 2 * 8 * 2  # two layers, two n-grams, eight heads, rows of 2, 2 bytes
+
+
+def test_a_claim_fails_where_the_frozen_rows_of_its_own_memory_are_ahead_of_dense(measure):
+    for precondition in measure.preconditions:
+        reason = measure.untestable("prose", precondition, 0.02)
+        control = precondition.removeprefix("no-gain-of-")
+        assert reason.startswith(f"{control}, whose rows hold nothing that was learnt of a token, ends 0.")
+        assert measure.untestable("prose", precondition, 5.0) is None

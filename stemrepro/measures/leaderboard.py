@@ -5,11 +5,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from stemrepro.config.address import Address
+from stemrepro.config.arm import run_settings
 from stemrepro.measures import losses
 from stemrepro.measures.base import Precondition
 from stemrepro.measures.comparison import Comparison
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.metric import metric
+from stemrepro.model.cost import flops_per_token, parameter_counts, table_bytes_per_token
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.multiplicity import ALPHA, holm
 from stemrepro.verdicts.rule import CONFOUNDED
@@ -104,11 +107,30 @@ class Leaderboard(Comparison):
         """Return the second arm's lead over the first on a track, by seed."""
         return losses.lead(self.losses(high, variant), self.losses(low, variant))
 
+    def on(self, track: str | None) -> list[str]:
+        """Return the arms that were trained on a track."""
+        return [arm for arm in self.arms if not track or track in self.arms[arm].variants]
+
     def standings(self, track: str | None) -> list[Standing]:
-        """Return the places of all arms of a track; controls have none."""
+        """Return the places of the methods of a track; controls have none."""
         arms = self.inputs.catalog.arms
-        ranked = [
-            arm for arm in self.arms
-            if (not track or track in self.arms[arm].variants) and not arms[arm].is_control
-        ]  # fmt: skip
-        return standings({arm: self.lead("dense", arm, track).differences for arm in ranked})
+        methods = [arm for arm in self.on(track) if not arms[arm].is_control]
+        return standings({arm: self.lead("dense", arm, track).differences for arm in methods})
+
+    def costs(self, arm: str, track: str | None) -> dict[str, float]:
+        """Return what an arm costs on a track: numbers, forward FLOPs and bytes of rows a token, time of a step.
+
+        Bytes are of numbers of 2 bytes. The time is over dense's; NaN where its model was not timed.
+        """
+        address, scale = Address(track or self.inputs.recipe.base, arm), self.inputs.scale
+        variant = self.inputs.catalog.variant(address.variant)
+        model, _ = run_settings(address, self.inputs.catalog.arms[arm], variant, scale)
+        timed = variant.track is None and variant.width == 1 and arm in {"dense", *scale.step_times}
+        counts = parameter_counts(model)
+        return {
+            "parameters": counts["total"],
+            "active parameters": counts["active"],
+            "FLOPs": flops_per_token(model, scale.model.sequence),
+            "bytes of rows": table_bytes_per_token(model),
+            "step time": scale.step_time(arm) if timed else np.nan,
+        }
