@@ -37,8 +37,11 @@ def judge(scale: Scale = "laptop") -> None:
     """Judge all claims of a scale's page that have evidence, together."""
     from stemrepro.cli.summary import verdicts
     from stemrepro.report.analyse import write_verdicts
+    from stemrepro.report.leaderboard import write_leaderboards
 
     print(verdicts(write_verdicts(scale, SCORES, RESULTS), [RESULTS / scale]))
+    for path in write_leaderboards(scale, RESULTS):
+        print(f"rank, lead and cost of each method: {path}")
 
 
 @app.command()

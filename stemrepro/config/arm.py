@@ -35,6 +35,9 @@ class Arm(Strict):
     label: str = Field("", exclude=True, description="in figures; its name when left out")
     hue: str = Field("grey", exclude=True, description="in figures, one a family of arms: a name of HUES")
     marker: str = Field("o", min_length=1, max_length=1, exclude=True, description="in figures, as matplotlib's")
+    source: str = Field(
+        "", exclude=True, description="publication that it follows as published, on the leaderboard; empty: nobody's"
+    )
     family: Name | Literal[""] = Field(
         "", exclude=True, description="family whose tuned settings it has; its name when left out"
     )

@@ -11,7 +11,7 @@ an unchanged stamp has nothing to do. Drawing takes seconds: those stages depend
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -23,13 +23,14 @@ from stemrepro.common.paths import ANALYSES, DATA, PARAMS, PLAN, RECIPES, RESULT
 from stemrepro.common.yaml_records import Dumper
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.mixes import Mix
+from stemrepro.config.recipe import Recipe
 from stemrepro.config.scores import FILES, PARTS
 from stemrepro.measures.base import scores_of
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.model.memory.naming import memory_module
 from stemrepro.pipeline.planned import Params
 from stemrepro.report.metrics import METRICS, compared_arms
-from stemrepro.report.pages import EVIDENCE, VERDICTS
+from stemrepro.report.pages import EVIDENCE, LEADERBOARD, VERDICTS
 
 DRAWING, PIPELINE, TARGETS = Path("dvc.yaml"), PLAN / "dvc.yaml", PLAN / "targets"
 """The pipeline that draws committed results, that of a plan, and what DVC makes (`dvc repro $(cat plan/targets)`)."""
@@ -309,7 +310,7 @@ def metrics_list(catalog: Catalog, scale: str) -> tuple[list[str], Path]:
     return (scales, METRICS / "dvc.yaml") if scale in scales else ([scale], PLAN / "metrics" / "dvc.yaml")
 
 
-def report_stage(matrix: dict, scoreboard: str, recipes: dict[str, Iterable[str]]) -> dict:
+def report_stage(matrix: dict, scoreboard: str, recipes: dict[str, Mapping[str, Recipe]]) -> dict:
     """Return the stage that judges all claims of a page together, and writes the page.
 
     Args:
@@ -320,10 +321,13 @@ def report_stage(matrix: dict, scoreboard: str, recipes: dict[str, Iterable[str]
     folders = [f"results/{scale}/{name}" for scale, names in recipes.items() for name in names]
     results = [f"{folder}/{file}" for folder in folders for file in (EVIDENCE, "data.csv", "figure.svg", "panels")]
     verdicts = [f"{folder}/{file}" for folder in folders for file in (VERDICTS, "explained.html")]
+    ranked = {name for part in recipes.values() for name, recipe in part.items() if recipe.measure == LEADERBOARD}
+    pages = ["README.md", "index.html", "claims.csv", "questions"]
+    pages += [f"{name}.{kind}" for name in sorted(ranked) for kind in ("csv", "md")]
     return _stage(
         matrix, f"stemrepro report --scale {SCALE}", "all claims judged together, and the page with them",
         [HOME, *([ANALYSES.as_posix()] if ANALYSES.exists() else []), "recipes", *results],
-        _kept(*verdicts, *(f"{scoreboard}/{name}" for name in ("README.md", "index.html", "claims.csv", "questions"))),
+        _kept(*verdicts, *(f"{scoreboard}/{name}" for name in pages)),
     )  # fmt: skip
 
 

@@ -9,6 +9,9 @@ from stemrepro.measures.catalog import load
 VERDICTS, EVIDENCE = "verdicts.json", "evidence.json"
 """Files of results/<scale>/<recipe>/: what was measured, and what the rule makes of it."""
 
+LEADERBOARD = "leaderboard"
+"""Measure of recipes whose methods are ranked in a table beside the page."""
+
 
 def shown(scale: str, results: Path, file: str = VERDICTS) -> list[tuple[str, str]]:
     """Return the recipes of a scale's page, each with the scale at which it was run.

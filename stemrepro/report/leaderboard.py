@@ -1,0 +1,100 @@
+"""RECIPE.csv and RECIPE.md of a recipe with the measure `leaderboard`: one row for each track and method."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from stemrepro.common.files import atomic_write, damaged
+from stemrepro.config.catalog import Catalog
+from stemrepro.measures.catalog import load
+from stemrepro.report.pages import LEADERBOARD, shown
+from stemrepro.report.scoreboard import cell
+
+COLUMNS = {
+    "rank": "rank", "best rank": "best_rank", "worst rank": "worst_rank", "ahead of the next": "ahead",
+    "lead": "lead_percent", "parameters": "parameters", "active parameters": "active_parameters",
+    "FLOPs": "flops_per_token", "bytes of rows": "row_bytes_per_token", "step time": "step_time",
+}  # fmt: skip
+"""Panels of data.csv, and their columns."""
+HEAD = (
+    "rank", "method", "published in", "loss below dense's", "ahead of the next", "parameters", "active",
+    "FLOPs a token", "bytes of rows", "step time", "seeds",
+)  # fmt: skip
+INTRODUCTION = """# {title}
+
+Ways to give a token its own parameters, on the same text, tokens and seeds, each at the settings of its own study.
+How they are ranked, what the table can't say, and how to enter a method: `docs/leaderboard.md`.
+As numbers: [{name}.csv]({name}.csv). Commit, machine and hashes: `{folder}/provenance.json`.
+
+*Published in*: the method is built as published, and its class says what was left open. The others are ours.
+*Rank*: the ranks that a method may have, at 95% over all pairs.
+*Loss below dense's*: in % of dense's bits, with its 95% interval over seeds.
+*Ahead of the next*: the probability that its loss is below that of the method in the next row.
+*Active*: parameters without tables and without experts that a token doesn't use. *Bytes*: of numbers of two bytes.
+*Step time*: over dense's, where the model was timed.
+"""
+
+
+def leaderboard_table(data: pd.DataFrame, catalog: Catalog) -> pd.DataFrame:
+    """Return a row for each track and arm of a recipe's data, methods by rank and then controls."""
+    data = data[data["panel"].isin(COLUMNS)]
+    rows = []
+    for track in data["x"].unique():
+        wide = data[data["x"] == track].pivot_table(index="what", columns="panel", values="value", sort=False)
+        wide = wide.reindex(columns=COLUMNS).rename(columns=COLUMNS)
+        leads = data[(data["x"] == track) & (data["panel"] == "lead")].set_index("what")
+        wide = wide.join(leads[["ci_low", "ci_high", "count"]].rename(columns={"count": "seeds"}))
+        wide.insert(0, "track", track)
+        wide.insert(1, "method", [catalog.arms[arm].label or arm for arm in wide.index])
+        wide.insert(2, "source", [catalog.arms[arm].source for arm in wide.index])
+        rows.append(wide.sort_values(["rank", "lead_percent"], ascending=[True, False]))
+    return pd.concat(rows).rename_axis("arm").reset_index()
+
+
+def _line(row: dict) -> list[str]:
+    best, worst = row["best_rank"], row["worst_rank"]
+    rank = "" if pd.isna(row["rank"]) else f"{best:.0f}" if best == worst else f"{best:.0f} to {worst:.0f}"
+    lead = "0" if row["arm"] == "dense" else f"{row['lead_percent']:.2f} ({row['ci_low']:.2f} to {row['ci_high']:.2f})"
+    return [
+        rank, cell(row["method"]), cell(row["source"]), lead,
+        "" if pd.isna(row["ahead"]) else ">99%" if row["ahead"] > 0.99 else f"{100 * row['ahead']:.0f}%",
+        f"{row['parameters']:,.0f}", f"{row['active_parameters']:,.0f}", f"{row['flops_per_token']:,.0f}",
+        f"{row['row_bytes_per_token']:,.0f}", "" if pd.isna(row["step_time"]) else f"{row['step_time']:.2f}",
+        f"{row['seeds']:.0f}",
+    ]  # fmt: skip
+
+
+def leaderboard_page(table: pd.DataFrame, **about: str) -> str:
+    """Write the rows as Markdown, a section for each track; `about` is what INTRODUCTION asks for."""
+    parts = [INTRODUCTION.format(**about)]
+    for track, rows in table.groupby("track", sort=False):
+        lines = [f"## Equal {track}", "", f"| {' | '.join(HEAD)} |", "|--:|---|---|" + "--:|" * (len(HEAD) - 3)]
+        lines += [f"| {' | '.join(_line(row))} |" for row in rows.to_dict("records")]
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def write_leaderboards(scale: str, results: Path) -> list[Path]:
+    """Write the tables of the leaderboards among a page's recipes, as far as their data are there.
+
+    Returns:
+        The pages that were written.
+
+    Raises:
+        UserError: data are damaged.
+    """
+    catalog, pages = load(), []
+    for name, at in shown(scale, results):
+        folder = results / at / name
+        if catalog.recipes[name].measure != LEADERBOARD or not (folder / "data.csv").exists():
+            continue
+        try:
+            table = leaderboard_table(pd.read_csv(folder / "data.csv"), catalog)
+        except (ValueError, KeyError) as error:
+            raise damaged(folder / "data.csv", error) from error
+        out = results / Path(catalog.scale(at).scoreboard).relative_to("results")
+        atomic_write(out / f"{name}.csv", table.to_csv(index=False, float_format="%.6g"))
+        about = {"title": catalog.recipes[name].title, "name": name, "folder": folder.relative_to(out).as_posix()}
+        atomic_write(out / f"{name}.md", leaderboard_page(table, **about))
+        pages.append(out / f"{name}.md")
+    return pages
