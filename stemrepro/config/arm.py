@@ -39,7 +39,7 @@ class Arm(Strict):
         "", exclude=True, description="publication that it follows as published, on the leaderboard; empty: nobody's"
     )
     family: Name | Literal[""] = Field(
-        "", exclude=True, description="family whose tuned settings it has; its name when left out"
+        "", exclude=True, description="family whose tuned settings it has where the scale has none of its own"
     )
     values: Placement = Field("none", description="layers whose attention adds a table row to its values")
     pairs: bool = Field(
@@ -222,7 +222,7 @@ def run_settings(address: Address, arm: Arm, variant: Variant, scale: Scale) -> 
         ValueError: as Variant.at does.
     """
     changed = variant.at(scale)
-    best = scale.tuned.get(arm.family or address.arm) if variant.tuned else None
+    best = scale.tuned_of(address.arm, arm.family) if variant.tuned else None
     settings = best.model_dump(exclude=OF_TABLES | {"learning_rate"}, exclude_none=True) if best else {}
     if best and best.table_init:
         arm = arm.model_copy(update={"table_init": best.table_init})

@@ -153,6 +153,10 @@ class Scale(OfSomeScales):
             raise ValueError(f"seeds {list(self.seeds)} must stand in order: recipes take the first so many")
         return self
 
+    def tuned_of(self, arm: str, family: str) -> TunedSettings | None:
+        """Return an arm's tuned settings: its own, else its family's; None where the scale has neither."""
+        return self.tuned.get(arm, self.tuned.get(family))
+
     def step_time(self, arm: str) -> float:
         """Return the time of a training step of an arm over dense's.
 

@@ -138,7 +138,7 @@ class Comparison(Measure):
         if setting != OWN_RATES:
             return runs
         fields, scale = self.inputs.catalog.arms[arm], self.inputs.scale
-        if (fields.family or arm) not in scale.tuned:
+        if scale.tuned_of(arm, fields.family) is None:
             return None
         tuned, common = (run_settings(Address(MAIN, arm), fields, Variant(tuned=flag), scale) for flag in (True, False))
         return runs or (self.arms[arm].losses if tuned == common else None)

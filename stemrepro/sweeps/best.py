@@ -7,6 +7,7 @@ import numpy as np
 import optuna
 import pandas as pd
 
+from stemrepro.config.scale import TunedSettings
 from stemrepro.sweeps.spec import Range, Space
 
 NO_FIELDS = ("arm", "seed", "prose", "state")
@@ -27,6 +28,18 @@ def best_settings(table: pd.DataFrame) -> pd.DataFrame:
     losses = means(table)
     losses = losses[np.isfinite(losses["prose"])]
     return losses.loc[losses.groupby("arm")["prose"].idxmin()].reset_index(drop=True)
+
+
+def tuned_lines(best: pd.DataFrame) -> list[str]:
+    """Return the lines under `tuned` of a scale that give arms their best settings; none where no rate was searched."""
+    keys = [key for key in TunedSettings.model_fields if key in best]
+    if "learning_rate" not in keys:
+        return []
+    texts = best[keys].map(lambda value: value if isinstance(value, str) else f"{value:.6g}")
+    return [
+        f"  {arm}: {{{', '.join(f'{key}: {value}' for key, value in row.items())}}}"
+        for arm, row in zip(best["arm"], texts.to_dict("records"), strict=True)
+    ]
 
 
 def best_by(table: pd.DataFrame, key: str) -> pd.DataFrame:

@@ -27,7 +27,7 @@ from stemrepro.common.progress import bar
 from stemrepro.common.provenance import commit, provenance
 from stemrepro.common.stopping import started
 from stemrepro.config.catalog import Catalog
-from stemrepro.sweeps.best import best_by, best_settings, edges, sentences
+from stemrepro.sweeps.best import best_by, best_settings, edges, sentences, tuned_lines
 from stemrepro.sweeps.spec import Space, Sweep, read_sweep
 from stemrepro.sweeps.study import (
     check_complete,
@@ -162,9 +162,12 @@ def run_sweep(
         write_results(sweep, table, folder, catalog.arms)
         write_json(folder / "provenance.json", provenance() | {"trials": len(table)})
         Tracker(scale, catalog, RUNS, SCORES).sync_sweep(name, table)
-    console.print(best_settings(table).to_string(index=False))
+    best = best_settings(table)
+    console.print(best.to_string(index=False))
     for sentence in sentences(edges(table, sweep.space)):
         console.print(sentence)
+    if lines := tuned_lines(best):
+        console.print(f"for 'tuned' of recipes/scales/{scale}.yaml:", *lines, sep="\n", highlight=False, soft_wrap=True)
 
 
 def redraw(file: Path, catalog: Catalog, scale: str, results: Path) -> None:

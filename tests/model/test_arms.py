@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from stemrepro.common.errors import UserError
 from stemrepro.config.address import Address
 from stemrepro.config.arm import Arm, run_settings, shaped
-from stemrepro.config.scale import Variant
+from stemrepro.config.scale import TunedSettings, Variant
 from stemrepro.measures.catalog import load
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.base import is_table, table_parameters
@@ -103,6 +103,17 @@ def test_at_equal_time_an_arm_takes_as_many_steps_as_fit_into_denses_time(catalo
     assert steps["stem-full"] == round(steps["dense"] / 1.25)
     with pytest.raises(UserError, match="no step time of token-only is known: measure it"):
         run_settings(Address("equal-time", "token-only"), ARMS["token-only"], Variant(equal_time=True), scale)
+
+
+def test_settings_of_an_arm_go_before_those_of_its_family(catalog):
+    own, familys = (TunedSettings(learning_rate=rate) for rate in (0.001, 0.002))
+    rates = {}
+    for name, tuned in (("own", {"stem-third": own, "stem-full": familys}), ("family", {"stem-full": familys})):
+        scale = catalog.scales["laptop"].model_copy(update={"tuned": tuned})
+        address = Address("own-rate", "stem-third")
+        _, training = run_settings(address, ARMS["stem-third"], Variant(tuned=True), scale)
+        rates[name] = training.learning_rate
+    assert rates == {"own": 0.001, "family": 0.002}
 
 
 def test_an_arm_with_a_size_of_its_own_keeps_it_on_a_track(catalog):
