@@ -12,7 +12,6 @@ from tests.conftest import ROOT
 from tests.made_up import write_arm
 from tests.report.looks import faults
 
-
 METHODS = 13
 """Arms that have ranks: all but the controls."""
 
