@@ -8,6 +8,7 @@ import typer
 
 from stemrepro.cli import names
 from stemrepro.cli.base import app
+from stemrepro.common.errors import UserError
 
 new = typer.Typer(no_args_is_help=True, help="Writes an arm or a recipe to start from.")
 app.add_typer(new, name="new")
@@ -41,17 +42,30 @@ def new_arm(
 def new_recipe(
     name: str,
     arms: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="ARM...",
             help="two or more; the claim is that the last ends below the first",
             autocompletion=names.arms,
         ),
-    ],
+    ] = None,
+    leaderboard: Annotated[
+        bool, typer.Option("--leaderboard", help="of the arm NAME on all tracks, with its class and its study")
+    ] = False,
 ) -> None:
     """Write recipes/NAME.yaml."""
+    from stemrepro.cli.skeletons import new_method
     from stemrepro.cli.skeletons import new_recipe as write
 
-    print(f"written: {', '.join(write(name, arms))}")
+    if leaderboard:
+        if arms:
+            raise UserError(f"--leaderboard compares '{name}' with dense; leave {', '.join(arms)} out")
+        print(f"written: {', '.join(new_method(name))}")
+        print("next, by docs/leaderboard.md: edit the class, say in the recipe what you claim, and commit both; then")
+        print(f"  stemrepro plan --scale leaderboard --recipe {name}")
+        print(f"  dvc repro plan/sweeps/dvc.yaml:sweep@{name}   # 12 trials; prints a line for the scale's `tuned`")
+        print(f"  make reproduce RECIPE={name}   # 5 seeds on each track; its row is in results/{name}.md")
+        return
+    print(f"written: {', '.join(write(name, arms or []))}")
     print(f"next: edit its claim, then 'make reproduce SCALE=smoke RECIPE={name}'; every recipe has a forest plot,")
     print(f"  analysis/{name}.py with collect(measure) and draw(data, measure) gives it another figure")

@@ -4,10 +4,12 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import yaml
+
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.files import atomic_write
-from stemrepro.common.paths import RECIPES
-from stemrepro.common.yaml_records import checked_name, parse
+from stemrepro.common.paths import ANALYSES, RECIPES
+from stemrepro.common.yaml_records import Dumper, checked_name, parse, read_yaml
 from stemrepro.config.arm import MARKERS, Arm, shaped
 from stemrepro.config.catalog import MODULE, RESERVED, Catalog
 from stemrepro.measures.catalog import load
@@ -48,7 +50,33 @@ claims:
     arms: [{high}, {low}]
     smallest_effect: 0.02   # nats per token: fix it before any run
 """
+METHOD = """title: {name} beside dense on the tracks of the leaderboard
+paper_item: our question
+place: {place}
+measure: leaderboard
+origin: control       # paper, arithmetic or control: whose sentences the claims are
+scales: [leaderboard]
+arms: [dense, {name}]
+base: own-rate        # at equal FLOPs
+variants:
+  own-rate: {{seeds: 5}}
+  equal-size: {{seeds: 5}}
+  width-16-own: {{seeds: 5}}
+  # equal-time: {{seeds: 5}}   # once recipes/scales/leaderboard.yaml has its step time
+claims:
+  below-dense:
+    sentence: At equal FLOPs {name} ends below dense.
+    kind: greater
+    metric: prose
+    arms: [dense, {name}]
+    smallest_effect: 0.02   # nats per token: fix it before any run
+"""
+FIGURE = '''"""The leads of {name} on the tracks of the leaderboard."""
 
+from analysis.leaderboard import collect, draw
+
+__all__ = ["collect", "draw"]
+'''
 
 NEEDED = {"rank": 0.5, "slots": 4}
 """Values in a new arm whose network needs them."""
@@ -103,6 +131,34 @@ def _add_arm(name: str, ffn: str, file: Path, catalog: Catalog) -> None:
     text = file.read_text(encoding="utf-8")
     text += "" if text.endswith("\n") else "\n"
     _write(file, text + ARM.format(name=name, ffn=ffn, needs=needs, hue="grey", marker=marker))
+
+
+def new_method(name: str, folder: Path = RECIPES) -> list[str]:
+    """Write what enters a method into the leaderboard: a class and its arm, unless the arm exists, a study, a recipe.
+
+    Returns:
+        The files that were written.
+
+    Raises:
+        UserError: the name is taken or invalid.
+    """
+    file, study = folder / f"{name}.yaml", folder / "sweeps" / f"{name}.yaml"
+    figure, common = ANALYSES / f"{name}.py", folder / "sweeps" / "leaderboard.yaml"
+    checked_name(name, file, MODULE)
+    if name in RESERVED:
+        raise UserError(f"a stage of the pipeline is called '{name}'; choose another name")
+    if taken := next(filter(Path.exists, (file, study, figure)), None):
+        raise UserError(f"{taken} exists already; choose another name")
+    written = (
+        [] if name in load(folder).arms else new_arm(name, f"my/{name}.py:{name.title().replace('_', '')}", folder)
+    )
+    place = max(recipe.place for recipe in load(folder).recipes.values()) + 10
+    space = read_yaml(common)["space"] | {"arm": [name]}
+    settings = read_yaml(common) | {"title": f"Rate, table rate, decay and initialisation of {name}", "space": space}
+    _write(file, METHOD.format(name=name, place=place))
+    atomic_write(study, yaml.dump(settings, Dumper=Dumper, sort_keys=False))
+    atomic_write(figure, FIGURE.format(name=name))
+    return [*written, *(path.as_posix() for path in (study, file, figure))]
 
 
 def new_recipe(name: str, names: list[str], folder: Path = RECIPES) -> list[str]:

@@ -112,9 +112,12 @@ class Leaderboard(Comparison):
         return [arm for arm in self.arms if not track or track in self.arms[arm].variants]
 
     def standings(self, track: str | None) -> list[Standing]:
-        """Return the places of the methods of a track; controls have none."""
-        arms = self.inputs.catalog.arms
-        methods = [arm for arm in self.on(track) if not arms[arm].is_control]
+        """Return the places of the methods of a track; controls have none, nor what was not tuned by a study."""
+        arms, scale = self.inputs.catalog.arms, self.inputs.scale
+        methods = [
+            arm for arm in self.on(track)
+            if not arms[arm].is_control and scale.tuned_of(arm, arms[arm].family) is not None
+        ]  # fmt: skip
         return standings({arm: self.lead("dense", arm, track).differences for arm in methods})
 
     def costs(self, arm: str, track: str | None) -> dict[str, float]:

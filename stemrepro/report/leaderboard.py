@@ -53,10 +53,12 @@ def leaderboard_table(data: pd.DataFrame, catalog: Catalog) -> pd.DataFrame:
 
 def _line(row: dict) -> list[str]:
     best, worst = row["best_rank"], row["worst_rank"]
-    rank = "" if pd.isna(row["rank"]) else f"{best:.0f}" if best == worst else f"{best:.0f} to {worst:.0f}"
+    rank = f"{best:.0f}" if best == worst else f"{best:.0f} to {worst:.0f}"
+    if pd.isna(row["rank"]):
+        rank = "control" if row["method"].endswith("(control)") else "no study"
     lead = "0" if row["arm"] == "dense" else f"{row['lead_percent']:.2f} ({row['ci_low']:.2f} to {row['ci_high']:.2f})"
     return [
-        rank, cell(row["method"]), cell(row["source"]), lead,
+        rank, cell(row["method"].removesuffix(" (control)")), cell(row["source"]), lead,
         "" if pd.isna(row["ahead"]) else ">99%" if row["ahead"] > 0.99 else f"{100 * row['ahead']:.0f}%",
         f"{row['parameters']:,.0f}", f"{row['active_parameters']:,.0f}", f"{row['flops_per_token']:,.0f}",
         f"{row['row_bytes_per_token']:,.0f}", "" if pd.isna(row["step_time"]) else f"{row['step_time']:.2f}",

@@ -1,16 +1,18 @@
 """Arms and recipes to start from: valid as written, and never over existing files."""
 
+import shutil
+
 import pytest
 import torch
 import yaml
 
-from stemrepro.cli.skeletons import new_arm, new_recipe
+from stemrepro.cli.skeletons import new_arm, new_method, new_recipe
 from stemrepro.common.errors import UserError
 from stemrepro.config.arm import shaped
 from stemrepro.measures.catalog import load
 from stemrepro.model.specs import FFNS
 from stemrepro.model.transformer import build
-from tests.conftest import copy_recipes
+from tests.conftest import ROOT, copy_recipes
 
 
 @pytest.fixture
@@ -54,6 +56,33 @@ def test_a_recipe_is_the_last_one_and_its_claim_can_be_judged(folder):
     (claim,) = recipe.claims.values()
     assert claim.arms == ("dense", "ple")  # the last is the one that the claim is about
     assert claim.sentence == "ple ends below dense."
+
+
+def test_a_method_is_entered_with_what_others_have(folder):
+    """Its study is the leaderboard's but for the arm, its tracks are the recipe's, and its figure can be drawn."""
+    shutil.copy(ROOT / "recipes/leaderboard.yaml", folder)
+    arms, sweep, recipe, figure = "arms.yaml", "sweeps/mine.yaml", "mine.yaml", "analysis/mine.py"
+    written = [*((folder / file).as_posix() for file in (arms, sweep, recipe)), "my/mine.py", figure]
+    assert sorted(new_method("mine", folder)) == sorted(written)
+    catalog = load(folder)
+    mine, common = catalog.recipe("mine"), catalog.recipe("leaderboard")
+    assert (mine.measure, mine.base, mine.scales) == (common.measure, common.base, common.scales)
+    assert set(mine.variants) | {"equal-time"} == set(common.variants)
+    assert {variant.seeds for variant in mine.variants.values()} == {5}
+    studies = [yaml.safe_load((folder / "sweeps" / f"{name}.yaml").read_text()) for name in ("mine", "leaderboard")]
+    assert studies[0].pop("title") != studies[1].pop("title")
+    assert studies[0]["space"].pop("arm") == ["mine"]
+    assert "mine" not in studies[1]["space"].pop("arm")
+    assert studies[0] == studies[1]
+    with pytest.raises(UserError, match="mine.yaml exists already"):
+        new_method("mine", folder)
+
+
+def test_an_arm_that_exists_is_entered_as_it_is(folder):
+    before = (folder / "arms.yaml").read_bytes()
+    assert "my/jtok.py" not in new_method("jtok", folder)
+    assert (folder / "arms.yaml").read_bytes() == before
+    assert load(folder).recipe("jtok").arms == ("dense", "jtok")
 
 
 @pytest.mark.parametrize(

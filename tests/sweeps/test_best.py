@@ -5,8 +5,10 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
-from stemrepro.sweeps.best import Edge, edges, fields, importances, sentences
+from stemrepro.config.scale import TunedSettings
+from stemrepro.sweeps.best import Edge, edges, fields, importances, sentences, tuned_lines
 from stemrepro.sweeps.results import best_table
 from stemrepro.sweeps.spec import Range
 
@@ -112,3 +114,16 @@ def test_one_field_and_trials_that_all_came_out_the_same_have_no_importances():
     few = trials("few", lambda learning_rate, warmup: learning_rate, learning_rate=[1.0, 2.0], warmup=[0.1, 0.2])
     for table in (alone, same, few):
         assert importances(table, {}).empty
+
+
+def test_the_best_settings_as_lines_of_a_scale_are_read_back():
+    best = pd.DataFrame({
+        "arm": ["dense", "mine"], "learning_rate": [0.016, 0.0115815777], "table_rate_factor": [1.0, 4.0],
+        "table_init": ["xavier", "small"], "prose": [4.0, 3.9],
+    })  # fmt: skip
+    read = yaml.safe_load("\n".join(["tuned:", *tuned_lines(best)]))["tuned"]
+    assert {arm: TunedSettings(**settings) for arm, settings in read.items()} == {
+        "dense": TunedSettings(learning_rate=0.016, table_init="xavier"),
+        "mine": TunedSettings(learning_rate=0.0115816, table_rate_factor=4.0, table_init="small"),
+    }
+    assert tuned_lines(best.drop(columns="learning_rate")) == []
