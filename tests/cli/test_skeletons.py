@@ -74,7 +74,7 @@ def test_a_method_is_entered_with_what_others_have(folder):
     assert studies[0]["space"].pop("arm") == ["mine"]
     assert "mine" not in studies[1]["space"].pop("arm")
     assert studies[0] == studies[1]
-    with pytest.raises(UserError, match="mine.yaml exists already"):
+    with pytest.raises(UserError, match=r"mine\.yaml exists already; choose"):
         new_method("mine", folder)
 
 

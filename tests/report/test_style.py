@@ -83,6 +83,7 @@ SCALES = {
     "needle": "needle",
     "associative_recall": "recall",
     "size_ladder": "width",
+    "leaderboard": "leaderboard",
 }
 """Recipes with scores at a scale of their own; the others have them at laptop."""
 
