@@ -1,5 +1,7 @@
 """Figures of a sweep. A ring is an arm's best; it is orange where that lies at an end of what was searched."""
 
+import textwrap
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
@@ -113,7 +115,7 @@ def slices_figure(table: pd.DataFrame, keys: list[str], edges: list[Edge]) -> Fi
             axes.tick_params(labelsize=6.5)
         low, high = complete["prose"].min(), complete["prose"].quantile(0.75)
         line[0].set_ylim(low - 0.1 * (high - low), high + 0.5 * (high - low))
-        line[0].set_ylabel(_label(arm), fontsize=7)
+        line[0].set_ylabel(textwrap.fill(_label(arm), 16), fontsize=7)
     for key, axes in zip(keys, grid[-1], strict=True):
         axes.set_xlabel(key.replace("_", "\n"), fontsize=7)
     figure.supylabel(LOSS, fontsize=8)
