@@ -45,7 +45,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.files import atomic_write, damaged
 from stemrepro.common.paths import RECIPES
-from stemrepro.config.address import MAIN, Address
 from stemrepro.config.catalog import Catalog
 from stemrepro.measures.catalog import load
 from stemrepro.measures.costs import dense_and_stem
@@ -210,7 +209,7 @@ class Numbers:
     def scale(self, name: str, field: str) -> Estimate:
         """Return how many runs a scale has, or its shape and budget, which are those of its dense model."""
         planned = self._params(name).planned(name)
-        dense = planned[Address(MAIN, "dense")]
+        dense = next(arm for address, arm in planned.items() if address.arm == "dense")  # where arms are compared
         tokens, parameters = dense.training.tokens, parameter_counts(dense.model)["total"]
         fields = {"tokens": tokens, "parameters": parameters, "tokens_per_parameter": tokens / parameters}
         fields["runs"] = sum(len(arm.trained) for arm in planned.values())

@@ -44,6 +44,19 @@ def test_what_arms_have_in_common_starts_equal(catalog, arm):
     assert all(torch.equal(dense[name], other[name]) for name in shared)
 
 
+@pytest.mark.parametrize("arm", ARMS)
+def test_no_token_of_an_arm_sees_a_later_one(catalog, arm):
+    model = build(shaped(catalog.scales["smoke"].model, ARMS[arm]), 3)
+    for parameter in model.parameters():
+        if not parameter.any():  # what is zero at first would hide its memory
+            torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(1))
+    tokens = torch.randint(1, 512, (1, 12), generator=torch.Generator().manual_seed(0))
+    other = tokens.clone()
+    other[0, 8:] = (other[0, 8:] + 1) % 512
+    with torch.no_grad():
+        torch.testing.assert_close(model(tokens)[:, :8], model(other)[:, :8])
+
+
 @pytest.mark.parametrize("shape", ["laptop", "mobilellm-350m"])
 def test_matched_arms_match(catalog, shape):
     form = catalog.scales[shape].model if shape in catalog.scales else catalog.shapes[shape]
