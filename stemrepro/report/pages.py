@@ -10,7 +10,7 @@ VERDICTS, EVIDENCE = "verdicts.json", "evidence.json"
 """Files of results/<scale>/<recipe>/: what was measured, and what the rule makes of it."""
 
 LEADERBOARD = "leaderboard"
-"""Measure of recipes whose methods are ranked in a table beside the page."""
+"""Measure of recipes whose methods are ranked in a table next to the page."""
 
 
 def shown(scale: str, results: Path, file: str = VERDICTS) -> list[tuple[str, str]]:
