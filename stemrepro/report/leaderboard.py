@@ -7,8 +7,7 @@ import pandas as pd
 from stemrepro.common.files import atomic_write, damaged
 from stemrepro.config.catalog import Catalog
 from stemrepro.measures.catalog import load
-from stemrepro.report.pages import LEADERBOARD, shown
-from stemrepro.report.scoreboard import cell
+from stemrepro.report.pages import LEADERBOARD, cell, shown
 
 COLUMNS = {
     "rank": "rank", "best rank": "best_rank", "worst rank": "worst_rank", "ahead of the next": "ahead",
@@ -51,29 +50,43 @@ def leaderboard_table(data: pd.DataFrame, catalog: Catalog) -> pd.DataFrame:
     return pd.concat(rows).rename_axis("arm").reset_index()
 
 
-def _line(row: dict) -> list[str]:
+def ranks(table: pd.DataFrame) -> dict[str, list[dict[str, str]]]:
+    """Return the rows of each track in words, by the names of HEAD."""
+    return {
+        track: [dict(zip(HEAD, _words(row), strict=True)) for row in rows.to_dict("records")]
+        for track, rows in table.groupby("track", sort=False)
+    }
+
+
+def _words(row: dict) -> list[str]:
     best, worst = row["best_rank"], row["worst_rank"]
     rank = f"{best:.0f}" if best == worst else f"{best:.0f} to {worst:.0f}"
     if pd.isna(row["rank"]):
         rank = "control" if row["method"].endswith("(control)") else "no study"
     lead = "0" if row["arm"] == "dense" else f"{row['lead_percent']:.2f} ({row['ci_low']:.2f} to {row['ci_high']:.2f})"
-    return [
-        rank, cell(row["method"].removesuffix(" (control)")), cell(row["source"]), lead,
-        "" if pd.isna(row["ahead"]) else ">99%" if row["ahead"] > 0.99 else f"{100 * row['ahead']:.0f}%",
-        f"{row['parameters']:,.0f}", f"{row['active_parameters']:,.0f}", f"{row['flops_per_token']:,.0f}",
-        f"{row['row_bytes_per_token']:,.0f}", "" if pd.isna(row["step_time"]) else f"{row['step_time']:.2f}",
-        f"{row['seeds']:.0f}",
-    ]  # fmt: skip
+    ahead = "" if pd.isna(row["ahead"]) else ">99%" if row["ahead"] > 0.99 else f"{100 * row['ahead']:.0f}%"
+    counts = (row[name] for name in ("parameters", "active_parameters", "flops_per_token", "row_bytes_per_token"))
+    time = "" if pd.isna(row["step_time"]) else f"{row['step_time']:.2f}"
+    numbers = [*(f"{count:,.0f}" for count in counts), time, f"{row['seeds']:.0f}"]
+    return [rank, row["method"].removesuffix(" (control)"), row["source"], lead, ahead, *numbers]
 
 
 def leaderboard_page(table: pd.DataFrame, **about: str) -> str:
     """Write the rows as Markdown, a section for each track; `about` is what INTRODUCTION asks for."""
     parts = [INTRODUCTION.format(**about)]
-    for track, rows in table.groupby("track", sort=False):
+    for track, rows in ranks(table).items():
         lines = [f"## Equal {track}", "", f"| {' | '.join(HEAD)} |", "|--:|---|---|" + "--:|" * (len(HEAD) - 3)]
-        lines += [f"| {' | '.join(_line(row))} |" for row in rows.to_dict("records")]
+        lines += [f"| {' | '.join(map(cell, row.values()))} |" for row in rows]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
+
+
+def read_table(folder: Path, catalog: Catalog) -> pd.DataFrame:
+    """Return the table of a recipe's folder of results; UserError where its data are damaged."""
+    try:
+        return leaderboard_table(pd.read_csv(folder / "data.csv"), catalog)
+    except (OSError, ValueError, KeyError) as error:
+        raise damaged(folder / "data.csv", error) from error
 
 
 def write_leaderboards(scale: str, results: Path) -> list[Path]:
@@ -90,11 +103,7 @@ def write_leaderboards(scale: str, results: Path) -> list[Path]:
         folder = results / at / name
         if catalog.recipes[name].measure != LEADERBOARD or not (folder / "data.csv").exists():
             continue
-        try:
-            table = leaderboard_table(pd.read_csv(folder / "data.csv"), catalog)
-        except (ValueError, KeyError) as error:
-            raise damaged(folder / "data.csv", error) from error
-        out = results / Path(catalog.scale(at).scoreboard).relative_to("results")
+        table, out = read_table(folder, catalog), results / Path(catalog.scale(at).scoreboard).relative_to("results")
         atomic_write(out / f"{name}.csv", table.to_csv(index=False, float_format="%.6g"))
         about = {"title": catalog.recipes[name].title, "name": name, "folder": folder.relative_to(out).as_posix()}
         atomic_write(out / f"{name}.md", leaderboard_page(table, **about))

@@ -32,6 +32,11 @@ def shown(scale: str, results: Path, file: str = VERDICTS) -> list[tuple[str, st
     ]
 
 
+def cell(text: str) -> str:
+    """Escape a text for a cell of a Markdown table."""
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
 def image(path: Path) -> dict:
     """Return an SVG as data for the page, with its size in points."""
     svg = path.read_bytes()

@@ -29,7 +29,8 @@ from stemrepro.model.cost import parameter_counts
 from stemrepro.report.drawing import COLOUR, Line, axis, drawing
 from stemrepro.report.ladder import OPEN, OTHER, SAME, Ladder, read_ladder, rungs_of
 from stemrepro.report.ladder import counted as agreeing
-from stemrepro.report.pages import image, shown
+from stemrepro.report.leaderboard import ranks, read_table
+from stemrepro.report.pages import LEADERBOARD, cell, image, shown
 from stemrepro.report.questions import answered
 from stemrepro.report.verdicts import (
     TALLIED,
@@ -155,6 +156,7 @@ def section(results: Path, scale: str, name: str, catalog: Catalog, out: Path, l
         "caption": caption(name, recipe, rows),
         "items": "|".join(items),
         "estimates": len(recipe.estimates),
+        "ranks": ranks(read_table(folder, catalog)) if recipe.measure == LEADERBOARD else {},
         "counts": {
             whose: Counter(VERDICTS.index(row["verdict"]) for row in members) for whose, members in groups.items()
         },
@@ -246,11 +248,6 @@ def paper_table(rows: list[tuple[str, dict]]) -> list[str]:
     return lines
 
 
-def cell(text: str) -> str:
-    """Escape a text for a cell of a Markdown table."""
-    return text.replace("|", "\\|").replace("<", "&lt;")
-
-
 def whose(numbers: Paper) -> str:
     """Say where the paper's numbers are from, and what that means for its main table."""
     score, size, padded = (
@@ -324,6 +321,7 @@ def html(page: Page) -> str:
         questions=page.questions,
         answers=ANSWERS,
         meanings=MEANING,
+        rank_heads=("method", "rank", "loss below dense's", "ahead of the next", "parameters", "step time"),
         colours=COLOUR,
         origins=ORIGINS,
         tallied=TALLIED,
@@ -364,6 +362,7 @@ def markdown(page: Page) -> str:
         estimates = f"[{part['estimates']} estimates]({part['folder']}/explained.html#estimates), " * bool(
             part["estimates"]
         )
+        estimates += f"[ranks]({part['name']}.md), " * bool(part["ranks"])
         links = f"{estimates}[figure]({part['folder']}/figure.png), [data]({part['folder']}/data.csv)"
         lines.append(f"| {part['title']} | {part['paper_item']} | {part['scale'] if part['runs'] else '-'} | {links} |")
     return "\n".join(lines) + "\n"
