@@ -195,10 +195,10 @@ def _shaped(shape: Shape, arm: Arm) -> ModelConfig:
         config = replace(config, memory=arm.memory, memory_layers=places, memory_rows=rows)
     if arm.match in ("total", "flops"):
         target = _shaped(shape, Arm(ffn=arm.match_ffn, placement=arm.match_placement))
-        field = spec(arm.ffn).grows_by
+        by_experts = spec(arm.ffn).grows_by == "experts"
 
         def of(value: int) -> ModelConfig:
-            return replace(config, **{field: value})
+            return replace(config, experts=value) if by_experts else replace(config, ffn_width=value)
 
         def size(grown: ModelConfig) -> int:
             return _parameters(grown) if arm.match == "total" else flops_per_token(grown, shape.sequence)
