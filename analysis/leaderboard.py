@@ -10,6 +10,7 @@ from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALLEST, error_bars, sheet
 
+TITLES = {FLOPS: "Equal FLOPs", SIZE: "Equal size", TIME: "Equal time"}
 LEAD = "below dense's loss (%) →"
 
 
@@ -52,7 +53,7 @@ def draw_ranks(axes: Axes, data: pd.DataFrame, track: str, order: list[str]) -> 
 def draw_against(axes: Axes, data: pd.DataFrame, order: list[str], cost: str, label: str, ticks: list[float]) -> None:
     """Draw the leads of methods at equal FLOPs against a cost over dense's, on a logarithmic axis."""
     values = data[data["x"] == FLOPS].set_index(["panel", "what"])
-    for arm in order:
+    for arm in (arm for arm in order if (cost, arm) in values.index):
         row, over = values.loc[("lead", arm)], values["value"][cost, arm] / values["value"][cost, "dense"]
         axes.errorbar(
             over, row["value"], yerr=error_bars(row)[:, None], fmt=ARM_MARKER[arm], color=ARM_COLOUR[arm], ms=5,
@@ -65,27 +66,41 @@ def draw_against(axes: Axes, data: pd.DataFrame, order: list[str], cost: str, la
     axes.set(xlabel=label, ylabel=LEAD)
 
 
+def draw_widths(axes: Axes, data: pd.DataFrame, order: list[str], width: int) -> None:
+    """Add the leads at equal FLOPs and another width, hollow."""
+    for smaller in [track for track in data["x"].dropna().unique() if track.startswith(f"{FLOPS},")]:
+        rows = data[(data["x"] == smaller) & (data["panel"] == "lead")]
+        draw_forest(axes, rows[rows["what"] != "dense"], order, LEAD, hollow=True, shift=0.3)
+        axes.plot([], [], "o", color=PLAIN, label=f"width {width}")
+        axes.plot([], [], "o", color=PLAIN, mfc="white", label=smaller.removeprefix(f"{FLOPS}, "))
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=SMALLEST)
+
+
 def draw(data: pd.DataFrame, measure: Leaderboard) -> Figure:
     """Draw the leads on all tracks with the ranks that they leave, those of controls, and what methods cost."""
-    titles = {"a": "Equal FLOPs", "b": "Equal size", "c": "Equal time"}
-    titles |= {"d": "Controls, equal FLOPs", "e": "By parameters", "f": "By time"}
-    figure, grid = sheet("abc;def", 9.4, titles)
     leads = data[(data["x"] == FLOPS) & (data["panel"] == "lead")].sort_values("value", ascending=False)
-    ranked = data.loc[data["panel"] == "rank", "what"]
-    order, controls = (list(leads.loc[leads["what"].isin(ranked) == is_method, "what"]) for is_method in (True, False))
-    for letter, track in zip("abc", (FLOPS, SIZE, TIME), strict=True):
-        if letter != "a":
-            grid[letter].sharey(grid["a"])
-        draw_ranks(grid[letter], data, track, order)
-    for smaller in [track for track in data["x"].unique() if track.startswith(f"{FLOPS},")]:
-        rows = data[(data["x"] == smaller) & (data["panel"] == "lead")]
-        draw_forest(grid["a"], rows[rows["what"] != "dense"], order, LEAD, hollow=True, shift=0.3)
-        grid["a"].plot([], [], "o", color=PLAIN, label=f"width {measure.inputs.scale.model.width}")
-        grid["a"].plot([], [], "o", color=PLAIN, mfc="white", label=smaller.removeprefix(f"{FLOPS}, "))
-        grid["a"].legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=SMALLEST)
-    draw_forest(grid["d"], leads, controls, LEAD)
-    name_rows(grid["d"], controls)
-    draw_against(grid["e"], data, order, "parameters", "all parameters / dense's", [1, 2, 4, 8])
-    draw_against(grid["f"], data, order, "step time", "time of a step / dense's", [1, 1.2, 1.4, 1.6])
-    figure.legend(*grid["e"].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    is_ranked = leads["what"].isin(data.loc[data["panel"] == "rank", "what"])
+    order, others = list(leads.loc[is_ranked, "what"]), list(leads.loc[~is_ranked, "what"])
+    tracks = {track: title for track, title in TITLES.items() if (data["x"] == track).any()}
+    is_timed = data.loc[data["panel"] == "step time", "what"].nunique() > 1
+    titles = [*tracks.values(), *["Controls, equal FLOPs"] * bool(others), "By parameters", *["By time"] * is_timed]
+    letters = "abcdef"[: len(titles)]
+    layout = [letters[:3], letters[3:].ljust(3, ".")] if letters[3:] else [letters]
+    figure, grid = sheet(";".join(layout), 9.4 if letters[3:] else 4.7, dict(zip(letters, titles, strict=True)))
+    panels = iter(grid[letter] for letter in letters)
+    for track in tracks:
+        axes = next(panels)
+        if axes is not grid["a"]:
+            axes.sharey(grid["a"])
+        draw_ranks(axes, data, track, order)
+    draw_widths(grid["a"], data, order, measure.inputs.scale.model.width)
+    if others:
+        axes = next(panels)
+        draw_forest(axes, leads, others, LEAD)
+        name_rows(axes, others)
+    costs = next(panels)
+    draw_against(costs, data, order, "parameters", "all parameters / dense's", [1, 2, 4, 8])
+    if is_timed:
+        draw_against(next(panels), data, order, "step time", "time of a step / dense's", [1, 1.2, 1.4, 1.6])
+    figure.legend(*costs.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure

@@ -48,6 +48,17 @@ def test_methods_stand_in_the_order_of_their_losses_with_the_ranks_that_are_draw
     assert {"rank", "1", str(METHODS)} <= set(texts)
 
 
+def test_a_method_is_drawn_on_the_tracks_that_it_was_trained_on(measure):
+    """As `stemrepro new recipe --leaderboard` has it: with dense alone, without a control, and its step untimed."""
+    data = collect(measure)
+    own = data[(data["x"] != "time") & data["what"].isin(["dense", "engram"])]
+    figure = draw(own[(own["panel"] != "step time") | (own["what"] == "dense")], measure)
+    settle(figure)
+    assert faults(figure) == []
+    titles = ["a  Equal FLOPs", "b  Equal size", "c  By parameters"]
+    assert [axes.get_title("left") for axes in figure.axes] == titles
+
+
 def test_costs_are_those_of_the_model_that_a_track_trains(measure):
     flops, size, time = (measure.costs("engram", track) for track in (None, "equal-size", "equal-time"))
     dense, stem = measure.costs("dense", None), measure.costs("stem-full", "equal-size")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from stemrepro.cli.skeletons import NETWORK
 from stemrepro.common.errors import UserError
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import flops_per_token, parameter_counts
@@ -96,6 +97,12 @@ def test_a_network_of_ones_own_is_loaded_and_counted(outside):
         "blocks.1.ffn.table.weight", "blocks.3.ffn.table.weight",
     ]  # fmt: skip
     assert model(torch.randint(0, 97, (2, 9))).shape == (2, 9, 97)
+
+
+def test_a_network_of_ones_own_can_be_compiled_with_the_globals_of_its_file(outside):
+    Path("my/silu.py").write_text(NETWORK.format(name="SiluRows"))
+    model, tokens = Decoder(ModelConfig(**SHAPE, ffn=outside, replaced_layers=(1,))), torch.randint(0, 97, (2, 9))
+    torch.testing.assert_close(torch.compile(model, backend="eager")(tokens), model(tokens))
 
 
 @pytest.mark.parametrize(
