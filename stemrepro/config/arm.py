@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from stemrepro.common.errors import UserError
 from stemrepro.common.yaml_records import Factor, Name, Positive, Strict, later
 from stemrepro.config.address import Address
-from stemrepro.config.scale import Scale, Shape, Variant
+from stemrepro.config.scale import Scale, Shape, Track, Variant
 from stemrepro.config.training import RunTraining, TableHome, TableUpdate
 from stemrepro.model.config import ModelConfig, TableInit, layers_of
 from stemrepro.model.cost import flops_per_token, half_of_the_model, nearest, parameter_counts
@@ -125,9 +125,9 @@ def shaped(shape: Shape, arm: Arm) -> ModelConfig:
     return _of_equal(plain, arm, lambda config: flops_per_token(config, shape.sequence), _shaped(plain, DENSE))
 
 
-def changes_width(shape: Shape, arm: Arm) -> bool:
-    """Return whether an arm may have another width than the shape."""
-    return arm.match == "shape" or shape.track == "size"
+def changes_width(track: Track | None, arm: Arm) -> bool:
+    """Return whether an arm may have another width than its shape."""
+    return arm.match == "shape" or track == "size"
 
 
 def _parameters(config: ModelConfig) -> int:

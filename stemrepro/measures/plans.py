@@ -71,7 +71,7 @@ def check_one_plan(inputs: Inputs) -> None:
             if not (folder / "summary.json").exists():
                 continue  # whoever reads it says so
             for what, value in plan(folder).items():
-                wider = changes_width(scale.model, inputs.catalog.arms[address.arm])
+                wider = changes_width(scale.model.track, inputs.catalog.arms[address.arm])
                 own = {START} if variant.tuned else set()
                 own |= ({START, TRAINED} if wider else set()) | ({STEPS, TOKENS} if variant.equal_time else set())
                 if what in own:

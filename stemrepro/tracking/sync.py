@@ -248,8 +248,8 @@ class Tracker:
             begun = min(map(started, below), default=None)
             ends = [end[1] for folder in below if (end := ended(folder))]
             end = ("FINISHED", max(ends, default=None)) if len(ends) == len(below) else None
-            model = self.catalog.variant(address.variant).at(self.catalog.scale(self.scale)).model
-            shaped = changes_width(model, self.catalog.arms[address.arm])
+            scale, track = self.catalog.scales.get(self.scale), self.catalog.variant(address.variant).track
+            shaped = changes_width(track or (scale and scale.model.track), self.catalog.arms[address.arm])
             finals = arm_metrics(self.scores, address, scores, shaped)
             parent = experiment.log(key, str(address), tags, params, (), finals, begun, end)
             for folder, run in below.items():

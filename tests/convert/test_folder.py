@@ -55,6 +55,9 @@ CANT = {
     "bigram-input": r"pair_rows \d+ can't be exported: its rows are read by pairs of tokens",
 }
 pytestmark = pytest.mark.slow
+CANT |= {
+    name: f"memory '{arm.memory}' can't be exported" for name, arm in ARMS.items() if arm.memory and name not in CANT
+}
 CAN = [arm for arm in ARMS if arm not in CANT]
 MASKED, OTHER = "stem-full@masked", "stem-full@other"
 """With a document mask; with another rotary base and epsilon of the norms than everywhere."""
