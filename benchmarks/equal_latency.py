@@ -1,11 +1,13 @@
-"""How wide is the dense FFN whose training step takes as long as an arm's?
+"""How wide is the FFN of an arm whose training step takes as long as another's?
 
-    python -m benchmarks.equal_latency [--scale laptop] [--arm stem-full] [--rounds 120] [--blocks data/laptop/blocks]
+    python -m benchmarks.equal_latency [--scale laptop] [--arm dense] [--other stem-full] [--factors 0.6 0.8 1.0]
+        [--rounds 120] [--blocks data/laptop/blocks]
 
-The answer is the ffn_factor of dense-equal-latency in recipes/arms.yaml. In every round the arm and dense models of
-some widths take one step each, compiled where the scale is, in another order each time. A width's ratio is the median
-over rounds of its step / the arm's step of that round. A straight line through the ratios gives the width at which it
-is 1. The same from each fifth of the rounds shows how far the answer wanders. Nothing else should run meanwhile.
+The answer is the ffn_factor of dense-equal-latency in recipes/arms.yaml, and with `--other dense` an arm's time_factor.
+In every round the other and the arm at some widths take one step each, compiled where the scale is, in another order
+each time. A width's ratio is the median over rounds of its step / the other's step of that round. A straight line
+through the ratios gives the width at which it is 1. The same from each fifth of the rounds shows how far the answer
+wanders. Nothing else should run meanwhile.
 """
 
 import argparse
@@ -36,10 +38,12 @@ def equal_factor(factors: np.ndarray, ratios: np.ndarray) -> float:
 
 
 def main() -> None:
-    """Print a row per width, and the factor."""
+    """Print a row per width, and the factor of the scale's ffn_width."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="laptop")
-    parser.add_argument("--arm", default="stem-full")
+    parser.add_argument("--arm", default="dense")
+    parser.add_argument("--other", default="stem-full")
+    parser.add_argument("--factors", type=float, nargs="+", default=FACTORS)
     parser.add_argument("--rounds", type=int, default=120)
     parser.add_argument("--blocks", type=Path)
     options = parser.parse_args()
@@ -47,8 +51,8 @@ def main() -> None:
     catalog, blocks = load(), options.blocks or Path("data") / options.scale / "blocks"
     scale = catalog.scale(options.scale)
     torch.set_num_threads(scale.training.threads)
-    runs = [run_at(catalog, scale, name, blocks, Path("none")) for name in (options.arm, "dense")]
-    widths = [round(factor * scale.model.ffn_width) for factor in FACTORS]
+    runs = [run_at(catalog, scale, name, blocks, Path("none")) for name in (options.other, options.arm)]
+    widths = [round(factor * scale.model.ffn_width) for factor in options.factors]
     runs = [runs[0], *(replace(runs[1], model=replace(runs[1].model, ffn_width=width)) for width in widths)]
     modules = [LanguageModule(run, compile=scale.training.compile) for run in runs]
     optimizers = [module.configure_optimizers()["optimizer"] for module in modules]
@@ -61,7 +65,7 @@ def main() -> None:
             seconds[number, place], _ = step(modules[place], optimizers[place], batch, bf16=False)
     seconds = seconds[WARM_UP:]
     ratios, factors = seconds[:, 1:] / seconds[:, :1], np.array(widths) / scale.model.ffn_width
-    table = Table("dense FFN", "ffn_width", "ms per step", f"step / {options.arm}", "quartiles")
+    table = Table(f"FFN of {options.arm}", "ffn_width", "ms per step", f"step / {options.other}", "quartiles")
     for factor, width, times, width_ratios in zip(factors, widths, seconds[:, 1:].T, ratios.T, strict=True):
         low, middle, high = np.quantile(width_ratios, (0.25, 0.5, 0.75))
         table.add_row(
@@ -70,7 +74,7 @@ def main() -> None:
     parts = [equal_factor(factors, part) for part in np.array_split(ratios, PARTS)]
     Console().print(table)
     print(
-        f"{options.arm}: {1e3 * np.median(seconds[:, 0]):.2f} ms per step, "
+        f"{options.other}: {1e3 * np.median(seconds[:, 0]):.2f} ms per step, "
         f"{options.rounds} rounds, torch {torch.__version__}"
     )
     print(
