@@ -3,8 +3,8 @@
     python -m benchmarks.equal_latency [--scale laptop] [--arm dense] [--other stem-full] [--factors 0.6 0.8 1.0]
         [--rounds 120] [--blocks data/laptop/blocks]
 
-The answer is the ffn_factor of dense-equal-latency in recipes/arms.yaml. With `--other dense` it is the d_ff at which an
-arm is as fast as dense, over the scale's; below 0 there is none.
+The answer is the ffn_factor of dense-equal-latency in recipes/arms.yaml. With `--other dense` it is the d_ff at
+which an arm is as fast as dense, over the scale's; below 0 there is none.
 In every round the other and the arm at some widths take one step each, compiled where the scale is, in another order
 each time. A width's ratio is the median over rounds of its step / the other's step of that round. A straight line
 through the ratios gives the width at which it is 1. The same from each fifth of the rounds shows how far the answer
