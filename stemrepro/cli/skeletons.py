@@ -133,6 +133,15 @@ def _add_arm(name: str, ffn: str, file: Path, catalog: Catalog) -> None:
     _write(file, text + ARM.format(name=name, ffn=ffn, needs=needs, hue="grey", marker=marker))
 
 
+def _check_free(name: str, file: Path, *others: Path) -> None:
+    """Raise UserError unless a recipe can have the name, and none of its files exists."""
+    checked_name(name, file, MODULE)
+    if name in RESERVED:
+        raise UserError(f"a stage of the pipeline is called '{name}'; choose another name")
+    if taken := next(filter(Path.exists, (file, *others)), None):
+        raise UserError(f"{taken} exists already; choose another name")
+
+
 def new_method(name: str, folder: Path = RECIPES) -> list[str]:
     """Write what enters a method into the leaderboard: a class and its arm, unless the arm exists, a study, a recipe.
 
@@ -144,11 +153,7 @@ def new_method(name: str, folder: Path = RECIPES) -> list[str]:
     """
     file, study = folder / f"{name}.yaml", folder / "sweeps" / f"{name}.yaml"
     figure, common = ANALYSES / f"{name}.py", folder / "sweeps" / "leaderboard.yaml"
-    checked_name(name, file, MODULE)
-    if name in RESERVED:
-        raise UserError(f"a stage of the pipeline is called '{name}'; choose another name")
-    if taken := next(filter(Path.exists, (file, study, figure)), None):
-        raise UserError(f"{taken} exists already; choose another name")
+    _check_free(name, file, study, figure)
     written = (
         [] if name in load(folder).arms else new_arm(name, f"my/{name}.py:{name.title().replace('_', '')}", folder)
     )
@@ -171,11 +176,7 @@ def new_recipe(name: str, names: list[str], folder: Path = RECIPES) -> list[str]
         UserError: the name is taken or invalid, an arm doesn't exist, or fewer than two are named.
     """
     file, catalog = folder / f"{name}.yaml", load(folder)
-    checked_name(name, file, MODULE)
-    if name in RESERVED:
-        raise UserError(f"a stage of the pipeline is called '{name}'; choose another name")
-    if file.exists():
-        raise UserError(f"{file} exists already; choose another name")
+    _check_free(name, file)
     if len(names) < 2:
         raise UserError(
             "a claim compares two arms: name two or more, as in 'stemrepro new recipe mine dense stem-full'"

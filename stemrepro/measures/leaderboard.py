@@ -32,7 +32,6 @@ class Standing:
 
     Attributes:
         arm: its name.
-        lead: loss below dense's, in % of dense's bits per byte, by seed.
         rank: by the mean loss, from 1.
         best, worst: the ranks that the comparisons with all others leave, at 95% for this arm.
         ahead: probability that its loss is below the next one's: a t distribution around the mean of the differences by
@@ -40,7 +39,6 @@ class Standing:
     """
 
     arm: str
-    lead: Contrast
     rank: int
     best: int
     worst: int
@@ -66,7 +64,7 @@ def standings(leads: dict[str, np.ndarray]) -> list[Standing]:
         behind = sum(decided and contrast.mean > 0 for decided, contrast in zip(shown, contrasts, strict=True))
         following = Contrast(leads[arm] - leads[order[rank]]) if rank < len(order) else None
         chance = 1 - following.p_above(0.0) / 2 if following else np.nan
-        places.append(Standing(arm, Contrast(leads[arm]), rank, 1 + ahead, len(order) - behind, chance))
+        places.append(Standing(arm, rank, 1 + ahead, len(order) - behind, chance))
     return places
 
 
