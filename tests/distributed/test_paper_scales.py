@@ -16,7 +16,7 @@ from stemrepro.pipeline import plan
 from stemrepro.pipeline.planned import asked_runs, train_runs
 from tests.conftest import copy_recipes
 
-STEPS = {MAIN: 20, "mid": 2, "longer-8": 2}
+STEPS = {MAIN: 20, "mid": 5, "longer-8": 5}
 SIZES = {
     "paper-350m": {"vocab": 512, "width": 60, "ffn_width": 160, "layers": 4, "sequence": 64},
     "paper-1b": {"vocab": 512, "width": 128, "ffn_width": 512, "layers": 4, "sequence": 64},
