@@ -168,12 +168,18 @@ def work(part: Part, sweep: Sweep, call: Callable[..., float], out: Path, worker
         for run, point in held.items():
             _take(study, run, point, call, out, wait=True)
         return
+    seen: set[int] = set()
     while (count := len(results_of(study, part))) < sweep.trials:
         optuna.storages.fail_stale_trials(study)  # and retries them
-        if count + len(study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))) < sweep.trials:
+        running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        if count + len(running) < sweep.trials:
             _try(study, call)
-        else:
-            time.sleep(1)
+            continue
+        for trial in running:  # Optuna never fails one whose worker died before its first sign of life
+            if trial.number not in seen:
+                study._storage.record_heartbeat(trial._trial_id)
+        seen |= {trial.number for trial in running}
+        time.sleep(1)
 
 
 def _try(study: optuna.Study, call: Callable[[Trial], float], catch: tuple[type[Exception], ...] = ()) -> bool:
