@@ -12,7 +12,6 @@ from stemrepro.measures.comparison import Comparison
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, GAIN, LESS, SMALL, error_bars, look, one_legend, sheet
 from stemrepro.verdicts.contrast import Contrast
 
-STEM_ARMS = ("stem-third", "stem-half", "stem-full")
 PAIRS = ("0", "1-3", "4-31", "32+")
 
 

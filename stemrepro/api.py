@@ -20,7 +20,7 @@ from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
-from stemrepro.report.pages import shown
+from stemrepro.report.page_parts import shown
 from stemrepro.report.verdicts import read_verdicts
 from stemrepro.training.run_folder import read_config
 

@@ -54,7 +54,7 @@ from stemrepro.pipeline import price
 from stemrepro.pipeline.plan import make_params
 from stemrepro.pipeline.spent import Spent, of_runs, of_trials
 from stemrepro.report.estimates import PANEL as ESTIMATES
-from stemrepro.report.pages import cell, shown
+from stemrepro.report.page_parts import cell, shown
 from stemrepro.report.scoreboard import every_row, labelled, paper_table, primary_table
 from stemrepro.report.verdicts import read_verdicts, recipe_table, sizes, tally_table
 from stemrepro.verdicts.rule import NOT_TESTED

@@ -30,7 +30,7 @@ from stemrepro.model.ffn.naming import module_of
 from stemrepro.model.memory.naming import memory_module
 from stemrepro.pipeline.planned import Params
 from stemrepro.report.metrics import METRICS, compared_arms
-from stemrepro.report.pages import EVIDENCE, LEADERBOARD, VERDICTS
+from stemrepro.report.page_parts import EVIDENCE, LEADERBOARD, VERDICTS
 
 DRAWING, PIPELINE, TARGETS = Path("dvc.yaml"), PLAN / "dvc.yaml", PLAN / "targets"
 """The pipeline that draws committed results, that of a plan, and what DVC makes (`dvc repro $(cat plan/targets)`)."""

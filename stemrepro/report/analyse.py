@@ -21,7 +21,7 @@ from stemrepro.report.estimates import appendix, with_estimates
 from stemrepro.report.evidence import evidence_rows
 from stemrepro.report.explain import explained
 from stemrepro.report.judging import judged_page
-from stemrepro.report.pages import VERDICTS
+from stemrepro.report.page_parts import VERDICTS
 from stemrepro.report.results import run_inputs, save, verdict_rows
 from stemrepro.report.style import use_style
 from stemrepro.verdicts.contrast import Unmeasured

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stemrepro.report.evidence import Finding, read_evidence
-from stemrepro.report.pages import EVIDENCE, shown
+from stemrepro.report.page_parts import EVIDENCE, shown
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.moderation import FEW, Prior, fitted
 from stemrepro.verdicts.rule import Evidence, Judgement, judge

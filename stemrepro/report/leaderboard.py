@@ -7,7 +7,7 @@ import pandas as pd
 from stemrepro.common.files import atomic_write, damaged
 from stemrepro.config.catalog import Catalog
 from stemrepro.measures.catalog import load
-from stemrepro.report.pages import LEADERBOARD, cell, shown
+from stemrepro.report.page_parts import LEADERBOARD, cell, shown
 
 COLUMNS = {
     "rank": "rank", "best rank": "best_rank", "worst rank": "worst_rank", "ahead of the next": "ahead",

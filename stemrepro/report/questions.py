@@ -11,7 +11,7 @@ from stemrepro.config.questions import Question
 from stemrepro.config.recipe import ORIGINS, Claim
 from stemrepro.report.drawing import bar, common_axis, in_multiples, scale_line, squares
 from stemrepro.report.estimates import Printed, printed_numbers
-from stemrepro.report.pages import image
+from stemrepro.report.page_parts import image
 from stemrepro.report.verdicts import TALLIED
 from stemrepro.report.words import ours
 from stemrepro.verdicts.answer import ANSWERS, answer, says

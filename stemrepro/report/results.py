@@ -11,7 +11,7 @@ from stemrepro.common.provenance import provenance
 from stemrepro.measures.base import Measure
 from stemrepro.measures.inputs import Inputs
 from stemrepro.report.judging import Judged
-from stemrepro.report.pages import EVIDENCE
+from stemrepro.report.page_parts import EVIDENCE
 from stemrepro.report.style import alone, footer, render, settle
 from stemrepro.report.words import PLAIN_METHOD
 from stemrepro.verdicts.contrast import Contrast

@@ -30,7 +30,7 @@ from stemrepro.report.drawing import COLOUR, Line, axis, drawing
 from stemrepro.report.ladder import OPEN, OTHER, SAME, Ladder, read_ladder, rungs_of
 from stemrepro.report.ladder import counted as agreeing
 from stemrepro.report.leaderboard import ranks, read_table
-from stemrepro.report.pages import LEADERBOARD, cell, image, shown
+from stemrepro.report.page_parts import LEADERBOARD, cell, image, shown
 from stemrepro.report.questions import answered
 from stemrepro.report.verdicts import (
     TALLIED,
