@@ -1,5 +1,6 @@
 """The catalogue of recipes/, read and checked: every claim and estimate is one that its recipe's measure can give."""
 
+from functools import lru_cache
 from pathlib import Path
 
 from stemrepro.common.errors import UserError
@@ -9,7 +10,23 @@ from stemrepro.measures.base import measure_class, refusal
 
 
 def load(folder: Path = RECIPES) -> Catalog:
-    """Read recipes/ and check that each measure knows the metrics of its recipe; UserError where it doesn't."""
+    """Read recipes/ and check that each measure knows the metrics of its recipe; UserError where it doesn't.
+
+    Every figure and page asks for it, so a process parses and checks the same files once.
+    """
+    return _load(folder, tuple((path, _content(path)) for path in sorted(folder.rglob("*.yaml"))))
+
+
+def _content(path: Path) -> bytes | None:
+    """Return a file's bytes; None where its reader will name what is wrong."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=4)
+def _load(folder: Path, _: tuple[tuple[Path, bytes], ...]) -> Catalog:
     catalog = read_recipes(folder)
     for name, recipe in catalog.recipes.items():
         file = folder / f"{name}.yaml"
