@@ -39,12 +39,12 @@ def collect(measure: Tables) -> pd.DataFrame:
         rows += robustness_rows(measure, arm)
     for arm in VOCABULARIES:
         for vocab, losses in measure.vocabularies(arm).items():
-            rows.append(mean_row("bits per byte", arm, vocab, Contrast(losses.bits_per_byte().to_numpy())))
+            rows.append(mean_row("bits per byte", arm, vocab, Contrast(losses.bits_per_byte.to_numpy())))
     first, second = (measure.vocabularies(arm) for arm in VOCABULARIES)
     for vocab in first:
-        gain = first[vocab].bits_per_byte() - second[vocab].bits_per_byte()
+        gain = first[vocab].bits_per_byte - second[vocab].bits_per_byte
         rows.append(mean_row("gain in bits per byte", "stem-full", vocab, Contrast(gain.to_numpy())))
-        share = 100 * gain / first[vocab].bits_per_byte()
+        share = 100 * gain / first[vocab].bits_per_byte
         rows.append(mean_row("gain, % of dense's bits per byte", "stem-full", vocab, Contrast(share.to_numpy())))
     return pd.DataFrame(rows)
 

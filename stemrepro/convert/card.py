@@ -70,7 +70,7 @@ def _scores(about: Exported) -> list[str]:
         return ["The scores at the time of the export are of other runs or settings than this one's; none are shown."]
     losses = {
         "prose, nats per token": arm.loss("prose"),
-        "prose, bits per byte": arm.bits_per_byte(),
+        "prose, bits per byte": arm.bits_per_byte,
         "all sources, nats per token": arm.loss("all"),
     }
     rows = [f"| {name} | {values[seed]:.4f} | {values.mean():.4f} |" for name, values in losses.items()]

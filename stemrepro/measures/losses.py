@@ -177,8 +177,9 @@ class ArmLosses(ArmScores):
             steps[name] = values
         return steps
 
+    @cached_property
     def bits_per_byte(self) -> pd.Series:
-        """Return the loss on prose in bits per byte of each seed; both sources count the same."""
+        """The loss on prose in bits per byte of each seed; both sources count the same."""
         rows = self.losses[(self.losses.by == "pair") & self.losses.source.isin(prose(self.sources))]
         sums = rows.groupby(["seed", "source"])[["nats", "bytes"]].sum()
         return (sums.nats / np.log(2) / sums.bytes).groupby("seed").mean()
@@ -328,7 +329,7 @@ def lead(high: ArmLosses, low: ArmLosses) -> Contrast:
     It is comparable over vocabularies, sizes and units of loss.
     """
     first, second = paired(high, low)
-    return Contrast((100 * (1 - second.bits_per_byte() / first.bits_per_byte())).to_numpy())
+    return Contrast((100 * (1 - second.bits_per_byte / first.bits_per_byte)).to_numpy())
 
 
 def slope(x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -28,7 +28,7 @@ class Tables(Comparison):
         """Return the slope over the recipe's vocabularies."""
         first, second = self.vocabularies(high), self.vocabularies(low)
         pairs = [paired(first[size], second[size]) for size in first]
-        gaps = [(one.bits_per_byte() - other.bits_per_byte()).to_numpy() for one, other in pairs]
+        gaps = [(one.bits_per_byte - other.bits_per_byte).to_numpy() for one, other in pairs]
         return Contrast(losses.slope(np.array(list(first)), np.stack(gaps)))
 
     def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:

@@ -29,7 +29,7 @@ def test_one_bucket(dense):
 def test_bits_per_byte_are_of_prose(dense):
     """Two tokens of loss x are five bytes."""
     expected = [loss * 2 / 5 / np.log(2) for loss in (4.0, 4.1, 4.2)]
-    assert dense.bits_per_byte().tolist() == pytest.approx(expected)
+    assert dense.bits_per_byte.tolist() == pytest.approx(expected)
 
 
 def test_the_first_seeds_alone(dense):

@@ -31,7 +31,7 @@ def tables(arms, catalog):
 def test_vocabularies_are_in_order(tables):
     runs = tables.vocabularies("dense")
     assert list(runs) == [1024, 4096]
-    assert [len(losses.bits_per_byte()) for losses in runs.values()] == [3, 3]
+    assert [len(losses.bits_per_byte) for losses in runs.values()] == [3, 3]
 
 
 def test_the_slope_is_in_bits_per_byte_per_doubling(tables):
