@@ -31,8 +31,9 @@ repository:
 	  echo "DVC needs git and a repository here ($$said): git init -q && git add -A && git commit -qm stemrepro" >&2; exit 2 ;; \
 	esac
 
+# Tests start many processes; without this each may compile stemrepro anew.
 test: $(BIN)/.installed-dev
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 figures: $(INSTALLED)
 	@stemrepro analyse --scale $(SCALE)

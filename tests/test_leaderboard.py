@@ -30,6 +30,7 @@ def measure(tmp_path):
     return measured(Inputs("leaderboard", catalog, "leaderboard", tmp_path))
 
 
+@pytest.mark.slow
 def test_methods_stand_in_the_order_of_their_losses_with_the_ranks_that_are_drawn(measure):
     data = collect(measure)
     methods = [arm for arm in measure.arms if not measure.inputs.catalog.arms[arm].is_control]
@@ -48,6 +49,7 @@ def test_methods_stand_in_the_order_of_their_losses_with_the_ranks_that_are_draw
     assert {"rank", "1", str(METHODS)} <= set(texts)
 
 
+@pytest.mark.slow
 def test_a_method_is_drawn_on_the_tracks_that_it_was_trained_on(measure):
     """As `stemrepro new recipe --leaderboard` has it: with dense alone, without a control, and its step untimed."""
     data = collect(measure)

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import pytest
 import torch
 
 from stemrepro.config.arm import shaped
@@ -11,6 +12,8 @@ from stemrepro.model.config import ModelConfig
 from stemrepro.model.transformer import build
 from stemrepro.training.compiling import compiled
 from tests.conftest import ROOT
+
+pytestmark = pytest.mark.slow
 
 
 def test_compiled_code_does_not_make_rotary_tables_anew(tiny):

@@ -185,6 +185,7 @@ def test_a_resumed_run_has_the_same_biases_to_the_bit(run, report_every_step):  
     assert (run.folder / "metrics.jsonl").read_bytes() == rows
 
 
+@pytest.mark.slow
 def test_a_compiled_model_computes_the_same_and_counts(inputs):
     torch.manual_seed(0)
     eager, model = build(CONFIG, seed=0), build(CONFIG, seed=0)
