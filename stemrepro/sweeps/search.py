@@ -139,7 +139,8 @@ def run_sweep(
         done, total = progress_of(studies, sweep)
         with bar(f"sweep {name}", total, done) as shown:
             report = counting(shown, lambda studies=studies: progress_of(studies, sweep)[0])
-            lost = work_together(command, number, partial(work_all, parts, sweep, partial(call, report=report), out))
+            alone = partial(work_all, parts, sweep, partial(call, report=report), out)
+            lost = work_together(command, min(number, total - done), alone)
         if lost:
             console.print(f"{lost} of {number} workers failed or were killed; their trials were taken over")
         for part, study in studies:
