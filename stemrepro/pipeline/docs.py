@@ -45,6 +45,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.files import atomic_write, damaged
 from stemrepro.common.paths import RECIPES
+from stemrepro.common.provenance import ignored
 from stemrepro.config.catalog import Catalog
 from stemrepro.measures.catalog import load
 from stemrepro.measures.costs import dense_and_stem
@@ -269,7 +270,7 @@ class Numbers:
         spent = {
             name: of_runs(self._params(name).planned(name), folder)
             for name, folder in folders.items()
-            if folder.exists()
+            if folder.exists() and not ignored(folder)
         }
         return spent | {SWEEPS: of_trials(self._catalog, self._results, RECIPES / "sweeps")}
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from stemrepro.common.files import damaged, read_json
+from stemrepro.common.provenance import ignored
 from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
@@ -58,7 +59,7 @@ def of_runs(planned: Mapping[Address, Planned], scores: Path) -> Spent:
 
 
 def of_trials(catalog: Catalog, results: Path, sweeps: Path) -> Spent:
-    """Return what the trials took that results/<scale>/sweeps/<sweep>/data.csv list.
+    """Return what the trials took that results/<scale>/sweeps/<sweep>/data.csv list, where git doesn't ignore it.
 
     Args:
         sweeps: the folder with the sweeps' files, which say at which variant a sweep is.
@@ -68,6 +69,8 @@ def of_trials(catalog: Catalog, results: Path, sweeps: Path) -> Spent:
     """
     spent = Spent()
     for path in sorted(results.glob("*/sweeps/*/data.csv")):
+        if ignored(path):
+            continue
         scale, variant = path.parts[-4], read_yaml(sweeps / f"{path.parent.name}.yaml").get("variant", MAIN)
         try:
             trials = pd.read_csv(path)["arm"].value_counts()

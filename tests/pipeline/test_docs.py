@@ -3,6 +3,8 @@
 import csv
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -239,6 +241,24 @@ def test_what_was_spent_is_in_words(project):
     assert written("{{ spending() }}").splitlines()[2:] == [
         "| laptop | 2 | 2 | 1 |", "| trials of sweeps | 0 | 0 | 0 |", "| all | 2 | 2 | 1 |"
     ]  # fmt: skip
+
+
+def test_what_git_ignores_was_not_spent(project):
+    """Pages of a clone stay as they are after runs and trials at a smoke scale."""
+    before = written("{{ spending() }}")
+    subprocess.run(["git", "init", "-q", project], check=True)
+    shutil.copy(ROOT / ".gitignore", project)
+    for path, text in (
+        ("scores/smoke/losses/main/dense/summary.json", '{"seeds": 2}'),
+        ("results/smoke/sweeps/start/data.csv", "arm\ndense\n"),
+        ("results/laptop/sweeps/start/data.csv", "arm\ndense\n"),
+    ):
+        (project / path).parent.mkdir(parents=True, exist_ok=True)
+        (project / path).write_text(text)
+    spent = written("{{ spending() }}")
+    assert "smoke" not in spent
+    assert "| trials of sweeps | 1 | 1 | 1 |" in spent
+    assert "| trials of sweeps | 0 | 0 | 0 |" in before
 
 
 @pytest.mark.parametrize(
