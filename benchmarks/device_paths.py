@@ -1,14 +1,16 @@
 """Do the paths that need a GPU give what the CPU's give? Pairs of short runs that must learn the same.
 
-    python -m benchmarks.device_paths [--device gpu] [--steps 40]
+    python -m benchmarks.device_paths [--device cpu] [--steps 20] [--out rows.jsonl]
 
 Each line says how far the losses of two runs on the vendored sample lie apart, and whether their weights have the same
-bits. With --device cpu the same pairs run on the processor. Exit code 1: a pair lies further apart than it may.
+bits. With --device cpu the same pairs run on the processor. The text is that of the scale gpu-smoke. Exit code 1: a
+pair lies further apart than it may.
 """
 
 import argparse
 import json
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,12 +19,15 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from benchmarks.peers import VOCAB, prepared, shaped
-from benchmarks.runs import as_a_worker
+from benchmarks.gpu_job import record
+from benchmarks.runs import as_a_worker, run_at
+from stemrepro.common.errors import UserError
+from stemrepro.common.paths import DATA
 from stemrepro.measures.catalog import load
 from stemrepro.training.run import Run
 from stemrepro.training.train import train
 
+SCALE = "gpu-smoke"
 ROUNDING, HALF = 1e-4, 0.05
 """How far losses may lie apart, in nats: in float32, and where products are in 16 bits."""
 
@@ -47,18 +52,18 @@ class Pair:
     stopped: bool = False
 
 
-def pairs(device: str) -> tuple[Pair, ...]:
-    """Return what is compared on a device."""
-    cpu, here = {"accelerator": "cpu"}, {"accelerator": device}
+def pairs(accelerator: str) -> tuple[Pair, ...]:
+    """Return what is compared, the quick ones first."""
+    cpu, here = {"accelerator": "cpu"}, {"accelerator": accelerator}
     rows = {"table_update": "touched"}
     return (
         Pair("processor and device, dense", "dense", cpu, here, ROUNDING),
         Pair("processor and device, STEM", "stem-full", cpu, here, ROUNDING),
-        Pair("tables on the device and in host memory", "stem-touched", rows, rows | {"table_home": "host"}, ROUNDING),
-        Pair("eager and compiled", "stem-third", here, here | {"compile": True}, ROUNDING),
         Pair("whole and resumed", "stem-full", here, here, ROUNDING, stopped=True),
         Pair("float32 and bfloat16", "stem-third", here, here | {"precision": "bf16-mixed"}, HALF),
         Pair("float32 and float16", "stem-third", here, here | {"precision": "16-mixed"}, HALF),
+        Pair("tables on the device and in host memory", "stem-touched", rows, rows | {"table_home": "host"}, ROUNDING),
+        Pair("eager and compiled", "stem-third", here, here | {"compile": True}, ROUNDING),
     )
 
 
@@ -81,38 +86,46 @@ def trained(run: Run, stopped: bool) -> tuple[list[float], dict[str, torch.Tenso
     return [json.loads(row)["loss"] for row in rows], load_file(run.weights)
 
 
-def compared(device: str, steps: int) -> Iterator[dict]:
-    """Yield a row for each pair: name, largest difference of losses, what is allowed, and whether bits are equal."""
-    catalog = load()
-    with prepared() as home:
-        base = shaped(catalog, "laptop", home, (8, 128), vocab=VOCAB)
-        fields = {"tokens": steps * 8 * 128, "accelerator": device, "compile": False, "save_every": max(1, steps // 4),
-                  "evals": 1, "snapshots": ()}  # fmt: skip
-        for number, pair in enumerate(pairs(device)):
-            runs = []
-            for place, settings in enumerate((pair.first, pair.second)):
-                run = base.run(pair.arm)
-                training = run.training.model_copy(update=fields | settings)
-                runs.append(replace(run, folder=Path(home) / f"pair{number}-{place}", training=training))
-            (ours, weights), (theirs, others) = trained(runs[0], False), trained(runs[1], pair.stopped)
-            equal = all(torch.equal(weight, others[name]) for name, weight in weights.items())
-            apart = max(abs(a - b) for a, b in zip(ours, theirs, strict=True))
-            yield {"pair": pair.name, "apart": apart, "most": pair.most, "same_bits": equal,
-                   "holds": apart <= pair.most}  # fmt: skip
+def compared(pair: Pair, base: Run, steps: int, accelerator: str, home: Path) -> dict:
+    """Return a row: largest difference of losses, what is allowed, and whether weights have equal bits."""
+    fields = {"tokens": steps * base.training.batch * base.training.sequence, "accelerator": accelerator,
+              "compile": False, "save_every": max(1, steps // 4), "evals": 1}  # fmt: skip
+    runs = [
+        replace(base, folder=home / place, training=base.training.model_copy(update=fields | settings))
+        for place, settings in (("first", pair.first), ("second", pair.second))
+    ]
+    (ours, weights), (theirs, others) = trained(runs[0], False), trained(runs[1], pair.stopped)
+    equal = all(torch.equal(weight, others[name]) for name, weight in weights.items())
+    apart = max(abs(a - b) for a, b in zip(ours, theirs, strict=True))
+    return {"apart": apart, "most": pair.most, "same_bits": equal, "holds": apart <= pair.most}
+
+
+def rows(device: str, steps: int) -> Iterator[dict]:
+    """Yield a row for each pair; one that raises says why, and the others are compared all the same."""
+    catalog, accelerator = load(), "gpu" if device == "cuda" else "cpu"
+    for pair in pairs(accelerator):
+        with tempfile.TemporaryDirectory() as home:
+            base = run_at(catalog, catalog.scale(SCALE), pair.arm, DATA / SCALE / "blocks", Path("none"))
+            try:
+                found = compared(pair, base, steps, accelerator, Path(home))
+            except (RuntimeError, UserError, ValueError) as error:
+                found = {"error": " ".join(str(error).split())[:300], "holds": False}
+        yield {"section": "paths", "pair": pair.name, **found}
 
 
 def main() -> None:
-    """Compare and print."""
+    """Compare, print and record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=("cpu", "gpu"), default="gpu")
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--out")
     given = parser.parse_args()
-    if given.device == "gpu" and not torch.cuda.is_available():
-        sys.exit("--device gpu: torch sees no GPU here; give --device cpu")
+    if given.device == "cuda" and not torch.cuda.is_available():
+        sys.exit("torch sees no GPU here; give --device cpu")
     as_a_worker()
     holds = True
-    for row in compared(given.device, given.steps):
-        print(json.dumps(row), flush=True)
+    for row in rows(given.device, given.steps):
+        record(row, given.out)
         holds &= row["holds"]
     sys.exit(0 if holds else 1)
 

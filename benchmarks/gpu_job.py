@@ -1,39 +1,54 @@
-"""What one GPU shows in half an hour: sections with deadlines, the paths that only a GPU has first.
+"""What one GPU shows in ten minutes: sections with deadlines, each a command of this repository.
 
-    python -m benchmarks.gpu_job OUT [--minutes 28] [--peak 989e12]
-    python -m benchmarks.gpu_job OUT --device cpu --scale smoke
+    python -m benchmarks.gpu_job OUT [--minutes 9] [--device cpu]
 
-A section is a command of this repository. Its end and last words are appended to OUT/sections.jsonl at once, so
-that a machine that goes away loses one section. A section gets as long as it says, if so long is left; what doesn't fit
-is named as left out. A pilot chooses the scale's learning rate before the long runs (benchmarks/pilot_rate.py); without
-its end they have the scale's own. Runs share the device, as many as the scale's `workers`. Runs and scores end up in
-OUT/runs.tar, for `stemrepro adopt`; the scale with its rate, and the pilot, next to it. Text is made before, where
-there is a network: `stemrepro plan --scale gpu`, and the plan's stage `blocks`.
+Run it in a folder that benchmarks/gpu_day.py made ready: what .gpu/ holds there is laid out first, text and wheels.
+A section is a process of its own with a deadline. The seconds of scoring and packing are kept for them; a section for
+which too few are left is left out. At its deadline its whole group of processes is ended. OUT gets, as soon as known:
 
-With --device cpu sections of a GPU are skipped, and say so. The job was not run on a GPU so far.
+* about.json: the device, its driver, versions;
+* sections.jsonl: how each section ended, its seconds and its last words;
+* rows.jsonl: everything that was measured, a line a row;
+* runs.tar.xz: settings, losses of training, origin and hashes of the weights of all finished runs, and their scores,
+  for `stemrepro adopt`; written after the first scores and again at the end.
+
+With --device cpu every section takes the same way, cut down: the scale gpu-smoke, shapes of its size. This file needs
+Python alone, so that nothing that lacks here can end it.
 """
 
 import argparse
+import hashlib
+import io
 import json
-import shutil
+import os
+import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
+import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.pilot_rate import PILOT
-from stemrepro.common.paths import RECIPES, RESULTS, RUNS, SCORES
-from stemrepro.common.provenance import provenance
-
 LAST = 4000
 """Characters of what a section said that are kept."""
-VERSIONS = """
-import torch
-print(torch.__version__, torch.version.cuda, torch.backends.cudnn.version())
-print(torch.cuda.get_device_properties(0) if torch.cuda.is_available() else "no GPU")
-"""
+RESERVE = 75.0
+"""Seconds that are kept for scoring and packing until there are scores."""
+PATIENCE = 5.0
+"""Seconds between asking a group of processes to end and killing it."""
+PACKED = ("config.yaml", "metrics.jsonl", "provenance.json", "diverged.json")
+LAID_OUT, TEXT, WHEELS = Path(".gpu"), Path(".gpu/text.tar.xz"), Path(".gpu/wheels")
+
+
+def record(row: dict, out: str | None) -> None:
+    """Print a row of measurements, and append it to the file of rows where there is one."""
+    line = json.dumps(row)
+    print(line, flush=True)
+    if out:
+        with open(out, "a", encoding="utf-8") as rows:
+            rows.write(line + "\n")
 
 
 @dataclass(frozen=True)
@@ -43,90 +58,168 @@ class Section:
     Attributes:
         name: of the section.
         arguments: of this Python.
-        seconds: after which it is killed.
-        gpu: whether it means nothing without one.
+        seconds: after which it is ended.
+        least: without so many it is left out.
+        beside: whether it runs beside the next section, which doesn't wait for it.
+        vital: whether it may use the time that is kept.
+        packs: whether runs.tar.xz is written after it.
+        environment: variables of its own.
     """
 
     name: str
     arguments: tuple[str, ...]
     seconds: float
-    gpu: bool = False
+    least: float = 0.0
+    beside: bool = False
+    vital: bool = False
+    packs: bool = False
+    environment: tuple[tuple[str, str], ...] = ()
 
 
-def sections(out: Path, device: str, scale: str, peak: float) -> list[Section]:
-    """Return the sections in their order."""
-    commands, pilot = ("-m", "stemrepro.cli"), f"recipes/sweeps/{PILOT}.yaml"
-    steps, workers = ("40", "3") if device == "gpu" else ("4", "1")
+def sections(device: str, scale: str, folder: Path) -> list[Section]:
+    """Return the sections in their order; what comes last is dropped first."""
+    out, speed = ("--device", device, "--out", str(folder / "rows.jsonl")), ("-m", "benchmarks.gpu_speed")
+    evidence, wide = ("-m", "benchmarks.gpu_evidence"), ("--scale", scale, "--variant", "width-384")
+    three = (("TORCHINDUCTOR_COMPILE_THREADS", "5"),)  # in each of three runs, on 16 cores
     return [
-        Section("versions", ("-c", VERSIONS), 30),
-        Section("paths", ("-m", "benchmarks.device_paths", "--device", device, "--steps", steps), 180),
-        Section("speeds", ("-m", "benchmarks.peers", "--device", "cuda", "--peak", str(peak), "--out",
-                           str(out / "speeds.csv")), 420, gpu=True),
-        Section("pilot", (*commands, "sweep", pilot, "--scale", scale, "--workers", workers), 240),
-        Section("rate", ("-m", "benchmarks.pilot_rate", scale), 60),
-        Section("training", (*commands, "train", "--scale", scale, "--untracked"), 600),
-        Section("scores", (*commands, "evaluate", "--scale", scale, "--part", "losses"), 120),
+        Section("ceilings", (*speed, "ceilings", *out, "--about", str(folder / "about.json")), 40),
+        Section("modules", ("-m", "benchmarks.gpu_modules", *out), 50),
+        Section("speeds", (*speed, "training", *out), 80, least=40),
+        Section("paths", ("-m", "benchmarks.device_paths", *out), 120, least=60, beside=True),
+        Section("training", (*evidence, "train", "--scale", scale), 340, least=60, environment=three),
+        Section("scores", (*evidence, "score", "--scale", scale), 70, vital=True, packs=True),
+        Section("serving", (*speed, "serving", *out), 60, least=25),
+        Section("wider", (*evidence, "train", *wide), 110, least=70, environment=three),
+        Section("wider's scores", (*evidence, "score", *wide), 40, least=10, packs=True),
+        Section("serving at 1B", (*speed, "serving", "--shape", "llama-3.2-1b", *out), 60, least=30),
     ]  # fmt: skip
 
 
-def ended(section: Section, device: str, left: float) -> dict:
-    """Run a section, if it fits into the seconds that are left -> what its line says."""
-    if section.gpu and device == "cpu":
-        return {"section": section.name, "end": "skipped: no GPU"}
-    if left < section.seconds:
-        return {"section": section.name, "end": f"left out: {section.seconds:.0f} s, and {max(0, left):.0f} are left"}
+def lay_out(environment: dict[str, str]) -> None:
+    """Unpack the text, take the commit, and install the wheels that the machine lacks, into .site/ beside them."""
+    if TEXT.exists():
+        with tarfile.open(TEXT) as archive:
+            archive.extractall(filter="data")
+    if (LAID_OUT / "COMMIT").exists():
+        Path("COMMIT").write_bytes((LAID_OUT / "COMMIT").read_bytes())
+    if wheels := sorted(map(str, WHEELS.glob("*.whl"))):
+        site = str((LAID_OUT / "site").absolute())
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--no-index",
+            "--no-deps",
+            "--no-compile",
+            "--no-cache-dir",
+        ]
+        subprocess.run([*pip, "--upgrade", "--target", site, *wheels], check=True)
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [site, os.environ.get("PYTHONPATH")]))
+
+
+def ended(section: Section, left: float, kept: float, environment: dict[str, str]) -> dict:
+    """Run a section in the seconds that are left, less those that are kept -> its row."""
+    seconds = min(section.seconds, left if section.vital else left - kept)
+    if seconds < max(section.least, 1.0):
+        return {"section": section.name, "end": f"left out: {max(0.0, left):.0f} s are left, {kept:.0f} of them kept"}
     start = time.monotonic()
-    try:
-        done = subprocess.run(
-            [sys.executable, *section.arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            timeout=section.seconds,
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            [sys.executable, *section.arguments], stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
+            start_new_session=True, env=environment | dict(section.environment),
         )  # fmt: skip
-        end, said = f"exit code {done.returncode}", done.stdout
-    except subprocess.TimeoutExpired as late:
-        end, said = f"killed after {section.seconds:.0f} s", late.stdout or b""
-    seconds = round(time.monotonic() - start, 1)
-    return {"section": section.name, "end": end, "seconds": seconds, "said": said.decode(errors="replace")[-LAST:]}
+        try:
+            end = f"exit code {process.wait(timeout=seconds)}"
+        except subprocess.TimeoutExpired:
+            end = f"ended after {seconds:.0f} s"
+            end_group(process, signal.SIGTERM)
+        end_group(process, signal.SIGKILL)
+        said.seek(max(0, said.seek(0, os.SEEK_END) - LAST))
+        words = said.read().decode(errors="replace")
+    return {"section": section.name, "end": end, "seconds": round(time.monotonic() - start, 1), "said": words}
 
 
-def pack(out: Path, scale: str) -> Path:
-    """Write runs and scores of a scale, as far as there are any, to a tar file, which is returned.
-
-    The scale's file and the results of its pilot are copied next to it.
-    """
-    path, pilot = out / "runs.tar", RESULTS / scale / "sweeps" / PILOT
-    shutil.copy(RECIPES / "scales" / f"{scale}.yaml", out)
-    if pilot.exists():
-        shutil.copytree(pilot, out / PILOT, dirs_exist_ok=True)
-    with tarfile.open(path, "w") as archive:
-        for folder in (RUNS / scale, SCORES / scale):
-            if folder.exists():
-                archive.add(folder, folder.as_posix())
-    return path
+def end_group(process: subprocess.Popen, sign: signal.Signals) -> None:
+    """Send a signal to all that a section started, and wait a little for the section itself."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, sign)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(PATIENCE)
 
 
-def work(out: Path, device: str, scale: str, minutes: float, peak: float) -> None:
-    """Run all sections and pack what they made."""
+def pack(out: Path, scale: str) -> None:
+    """Write runs.tar.xz anew: what `stemrepro adopt` needs of each ended run, and all scores. Weights stay here."""
+    aside = out / ".runs.tar.xz"
+    with tarfile.open(aside, "w:xz") as archive:
+        if (out / "about.json").exists():
+            archive.add(out / "about.json", "about.json")
+        for config in sorted(Path("runs", scale).glob("*/*/seed*/config.yaml")):
+            folder = config.parent
+            weights = folder / "weights.safetensors"
+            if not weights.exists() and not (folder / "diverged.json").exists():
+                continue
+            for name in PACKED:
+                if (folder / name).exists():
+                    archive.add(folder / name)
+            if weights.exists():
+                with open(weights, "rb") as file:
+                    digest = hashlib.file_digest(file, "sha256").hexdigest().encode()
+                member = tarfile.TarInfo((folder / "weights.sha256").as_posix())
+                member.size = len(digest)
+                archive.addfile(member, io.BytesIO(digest))
+        if Path("scores", scale).exists():
+            archive.add(Path("scores", scale))
+    aside.replace(out / "runs.tar.xz")
+
+
+def work(out: Path, asked: list[Section], scale: str, minutes: float) -> bool:
+    """Run the sections, and return whether every one ended well."""
     out.mkdir(parents=True, exist_ok=True)
-    about, until = provenance(), time.monotonic() + 60 * minutes
-    for section in sections(out, device, scale, peak):
-        row = ended(section, device, until - time.monotonic()) | {"commit": about["commit"], "date": about["date"]}
-        with open(out / "sections.jsonl", "a", encoding="utf-8") as lines:
+    until, kept, lock = time.monotonic() + 60 * minutes, RESERVE, threading.Lock()
+    environment, good, beside = dict(os.environ), [], []
+
+    def run(section: Section, left: float, kept: float) -> None:
+        row = ended(section, left, kept, environment)
+        with lock, open(out / "sections.jsonl", "a", encoding="utf-8") as lines:
             lines.write(json.dumps(row) + "\n")
-        print(f"{row['section']}: {row['end']}", flush=True)
-    path = pack(out, scale)
-    print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
+            good.append(row["end"] == "exit code 0")
+        print(f"{row['section']}: {row['end']}, {row.get('seconds', 0):g} s", flush=True)
+
+    try:
+        lay_out(environment)
+        for section in asked:
+            left = until - time.monotonic()
+            if section.beside:
+                beside.append(threading.Thread(target=run, args=(section, left, kept)))
+                beside[-1].start()
+                continue
+            run(section, left, kept)
+            if section.packs:
+                pack(out, scale)
+                kept = 10.0
+    finally:
+        for thread in beside:
+            thread.join()
+        pack(out, scale)
+    for path in sorted(out.iterdir()):
+        print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
+    return all(good)
 
 
 def main() -> None:
-    """Read the arguments and work."""
+    """Read the arguments and work. Exit code 1: a section was left out or didn't end well."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
-    parser.add_argument("--scale", default="gpu")
-    parser.add_argument("--minutes", type=float, default=28)
-    parser.add_argument("--peak", type=float, default=989e12, help="FLOPs a second of the device in bfloat16")
+    parser.add_argument("--minutes", type=float, default=9)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     given = parser.parse_args()
-    work(given.out, given.device, given.scale, given.minutes, given.peak)
+    scale = "gpu" if given.device == "cuda" else "gpu-smoke"
+    if (given.out / "sections.jsonl").exists():
+        sys.exit(f"{given.out} holds another sitting; name another folder")
+    out = given.out.absolute()
+    sys.exit(0 if work(out, sections(given.device, scale, out), scale, given.minutes) else 1)
 
 
 if __name__ == "__main__":

@@ -153,21 +153,11 @@ class Steps:
         gc.collect()
         return seconds
 
-    def rows(self, compile: bool, rounds: int, tick: Callable[[], None], peak: float | None = None) -> list[Row]:
-        """Return peers and STEM against dense. On a GPU two models run at a time, as the tables of all don't fit.
-
-        Args:
-            peak: FLOPs per second of the device, for the share of it that dense's step sustains.
-        """
+    def rows(self, compile: bool, rounds: int, tick: Callable[[], None]) -> list[Row]:
+        """Return peers and STEM against dense."""
         others = (*PEERS, *stems(compile))
-        groups = [("dense", *others)] if self.device == "cpu" else [("dense", other) for other in others]
-        rows, done = [], []
-        for group in groups:
-            done.append(self.seconds(group, compile, rounds, tick))
-            rows += [self._row(other, done[-1], compile) for other in group[1:]]
-        if peak:
-            rows.append(self._sustained(done[0]["dense"], compile, peak))
-        return rows
+        seconds = self.seconds(("dense", *others), compile, rounds, tick)
+        return [self._row(other, seconds, compile) for other in others]
 
     def products(self, rounds: int, tick: Callable[[], None]) -> Row:
         """Return time in KERNELS against that of all operations of dense's eager step on a CPU.
@@ -222,9 +212,3 @@ class Steps:
             seconds[other],
             self.sequences * self.length, "at least", FASTER, note=note,
         )  # fmt: skip
-
-    def _sustained(self, seconds: np.ndarray, compile: bool, peak: float) -> Row:
-        """Return the row of model FLOPs utilisation; recomputation isn't counted."""
-        work = 3 * flops_per_token(self.run("dense").model, self.length) * self.sequences * self.length
-        whole = np.full_like(seconds, work / peak)
-        return compared(TRAINING, self._named("dense", compile), "the device's peak", "FLOP/s", seconds, whole, work)

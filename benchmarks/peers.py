@@ -2,15 +2,13 @@
 
     python -m benchmarks.peers [--out docs/performance.csv]
     python -m benchmarks.peers --quick
-    python -m benchmarks.peers --device cuda --peak 989e12 --out gpu.csv
 
 What is compared is timed in turns in one process with two threads. Weights are random and text is the vendored sample,
 so that nothing need be prepared. A row has medians over rounds and a 95% interval of their ratio. litgpt and FBGEMM are
 peers where they are installed (pip install --no-deps litgpt fbgemm-gpu-cpu==1.8.0).
 
---quick takes few rounds of small models, compiles none and writes nothing unless --out says where: does it run? On a
-GPU, training is measured at the shape of the paper's 350M under bfloat16 autocast, with the share of --peak (FLOPs per
-second) that dense sustains, and the gather. It was not run on a GPU so far.
+--quick takes few rounds of small models, compiles none and writes nothing unless --out says where: does it run? What a
+GPU sustains is benchmarks/gpu_speed.py's.
 """
 
 import argparse
@@ -33,7 +31,6 @@ from benchmarks import peer_embedding, peer_gather, peer_host_tables, peer_scori
 from benchmarks.interleaved import Row
 from benchmarks.peer_training import Steps
 from benchmarks.runs import as_a_worker
-from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write
 from stemrepro.common.progress import bar, duration
 from stemrepro.common.provenance import provenance
@@ -49,7 +46,8 @@ from stemrepro.training.compiling import compiler_works
 THREADS = 2
 OUT = Path("docs/performance.csv")
 PACKAGES = ("torch", "transformers", "litgpt", "lm-eval", "fbgemm-gpu-cpu")
-PAPER = "mobilellm-350m"
+WIDE = {"layers": 8}
+"""What the models of width 256 have other than the scale gpu."""
 VOCAB = 512
 """Of the sample's tokenizer."""
 ROUNDS_LEAST = 6
@@ -102,11 +100,11 @@ def on_cpu(catalog: Catalog, home: Path, quick: bool) -> list[Part]:
     """Return all measurements."""
     small = {"vocab": VOCAB, "width": 32, "layers": 3, "heads": 2, "kv_heads": 1, "ffn_width": 48}
     laptop = shaped(catalog, "laptop", home, (2, 32) if quick else (8, 128), **small if quick else {})
-    larger = shaped(catalog, "gpu", home, (2, 32) if quick else (4, 256), **small | {"width": 64} if quick else {})
+    larger = shaped(catalog, "gpu", home, (2, 32) if quick else (4, 256), **small | {"width": 64} if quick else WIDE)
     tables = {"vocab": 8192, "width": 128, "layers": 6, "heads": 4, "kv_heads": 2, "ffn_width": 352}
     tall = shaped(catalog, "laptop", home, (2, 32) if quick else (4, 128), **small if quick else tables)
     scored = shaped(catalog, "laptop", home, (8, 128), **small if quick else {"vocab": VOCAB})
-    read = shaped(catalog, "gpu", home, (4, 256), **small if quick else {"vocab": VOCAB})
+    read = shaped(catalog, "gpu", home, (4, 256), **small if quick else WIDE | {"vocab": VOCAB})
     sizes = tuple(tall.scale.model.vocab * 2**doubling for doubling in range(5))
     gather = (4096, 64, 512) if quick else (32000, 2560, 16384)  # a table of the paper's 350M
     often = (lambda _: ROUNDS_LEAST) if quick else (lambda rounds: rounds)
@@ -151,27 +149,6 @@ def on_cpu(catalog: Catalog, home: Path, quick: bool) -> list[Part]:
     return parts
 
 
-def on_gpu(catalog: Catalog, home: Path, peak: float | None) -> list[Part]:
-    """Return training at the paper's 350M, compiled, and the gather; not run so far.
-
-    Raises:
-        UserError: torch sees no GPU.
-    """
-    if not torch.cuda.is_available():
-        raise UserError("--device cuda: torch sees no GPU here; leave --device out to measure on the CPU")
-    paper = shaped(catalog, "gpu", home, (8, 2048), "cuda", **catalog.shapes[PAPER].model_dump(exclude={"sequence"}))
-    return [
-        Part("steps at the paper's 350M", 5 * 20, 400, lambda tick: paper.rows(True, 20, tick, peak)),
-        Part("gather", 2 * 30, 15, lambda tick: peer_gather.measure(128256, 8192, 16384, 30, tick, "cuda")),
-        Part(
-            "tables in host memory",
-            4 * 30,
-            120,
-            lambda tick: [row for prefix in (3968, 8065) for row in peer_host_tables.measure(paper, prefix, 30, tick)],
-        ),
-    ]
-
-
 def measured(parts: list[Part]) -> list[Row]:
     """Return the rows of all parts, shown while they come."""
     rows: list[Row] = []
@@ -181,7 +158,7 @@ def measured(parts: list[Part]) -> list[Row]:
     return rows
 
 
-def origin(device: str) -> dict[str, str | int | float]:
+def origin() -> dict[str, str | int | float]:
     """Return the columns of every row about its origin."""
     about, versions = provenance(), {}
     for package in PACKAGES:
@@ -191,7 +168,7 @@ def origin(device: str) -> dict[str, str | int | float]:
             continue
     return {
         "command": " ".join(["python -m benchmarks.peers", *sys.argv[1:]]),
-        "machine": torch.cuda.get_device_name() if device == "cuda" else about["machine"],
+        "machine": about["machine"],
         "threads": torch.get_num_threads(),
         "load_before": round(os.getloadavg()[0], 2),
         "versions": ", ".join(f"{package} {number}" for package, number in versions.items()),
@@ -224,17 +201,15 @@ def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--peak", type=float)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     out = options.out or (None if options.quick else OUT)
     as_a_worker()
     warnings.simplefilter("ignore")
     torch.set_num_threads(THREADS)
-    catalog, about = load(), origin(options.device)
+    catalog, about = load(), origin()
     with prepared() as home:
-        parts = on_cpu(catalog, home, options.quick) if options.device == "cpu" else on_gpu(catalog, home, options.peak)
+        parts = on_cpu(catalog, home, options.quick)
         print(
             f"about {duration(sum(part.seconds for part in parts))} on two cores of an AMD EPYC, "
             "longer when other work runs"

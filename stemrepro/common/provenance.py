@@ -4,9 +4,10 @@ import os
 import platform
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pydantic import ConfigDict
@@ -127,7 +128,11 @@ def read_provenance(path: Path, kind: type[Made] = Made) -> dict:
 
 @cache
 def _versions() -> dict[str, str]:
-    return {package: version(package) for package in PACKAGES}
+    found = {}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):  # training needs neither DVC nor lm-eval
+            found[package] = version(package)
+    return found
 
 
 def provenance() -> dict:

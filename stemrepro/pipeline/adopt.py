@@ -1,5 +1,9 @@
-"""Runs and scores that another machine made of the same recipes, text and code: checked, then moved into place."""
+"""Runs and scores that another machine made of the same recipes, text and code: checked, then moved into place.
 
+Weights may stay there. A run's folder then holds their sha256 in weights.sha256. Its scores are taken in, itself not.
+"""
+
+import re
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -9,11 +13,12 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import digest, locked
+from stemrepro.common.files import digest, locked, read_json, write_json
 from stemrepro.common.paths import DATA, RUNS, SCORES
+from stemrepro.common.provenance import Trained, read_provenance
 from stemrepro.config.scores import PARTS
 from stemrepro.pipeline.planned import Params, runs_of
-from stemrepro.pipeline.score import arguments, score_key, up_to_date
+from stemrepro.pipeline.score import arguments, score_key, up_to_date, weights_hash
 from stemrepro.training.run import Run
 
 
@@ -37,16 +42,25 @@ def refusal(run: Run) -> str:
     """Return why a folder doesn't hold the end of a run, or ""."""
     if changes := run.other_settings():
         return f"made with other settings, code or text ({changes})"
-    if not run.finished:
+    if not run.finished and not weights_stayed(run):
         return "it isn't finished"
     if run.diverged is not None:
         return ""
+    if weights_stayed(run):
+        return "" if re.fullmatch("[0-9a-f]{64}", weights_hash(run)) else "weights.sha256 holds no sha256"
     try:
         with safe_open(run.weights, "pt") as opened:
             made_with = (opened.metadata() or {}).get("config")
     except (OSError, SafetensorError) as error:
         return f"weights.safetensors is damaged ({error})"
     return "" if made_with == digest(run.config) else "weights.safetensors is of another run"
+
+
+def weights_stayed(run: Run) -> bool:
+    """Tell whether a folder has a finished run but for its weights."""
+    return not run.weights.exists() and all(
+        (run.folder / name).exists() for name in ("weights.sha256", "metrics.jsonl")
+    )
 
 
 def move(source: Path, folder: Path) -> None:
@@ -59,13 +73,18 @@ def move(source: Path, folder: Path) -> None:
 
 
 def adopted_runs(params: Params, scale: str, place: Path, data: Path, runs: Path) -> Iterator[tuple[str, str]]:
-    """Move the runs of an unpacked archive, and yield the name of each and why it was refused ("": it wasn't)."""
+    """Move the runs of an unpacked archive, and yield the name of each and why it was refused ("": it wasn't).
+
+    A run without its weights stays there unnamed, unless it is refused.
+    """
     for run in runs_of(scale, params.scale[scale].data, params.planned(scale), data=data, runs=runs):
         there = replace(run, folder=place / "runs" / scale / run.folder.relative_to(runs / scale))
         if not there.folder.is_dir():
             continue
         with locked(run.folder, f"another process is training in {run.folder}; wait for it, or stop it"):
             reason = "" if run.ended else refusal(there)
+            if not reason and not run.ended and weights_stayed(there):
+                continue
             if not reason and not run.ended and any(run.folder.iterdir()) and run.other_settings():
                 reason = f"{run.folder} holds something else; move it away"
             if not reason and not run.ended:
@@ -82,8 +101,11 @@ def adopted_scores(
             there, here = (root / scale / part / address.path for root in (place / "scores", scores))
             if not arm.seeds.get(part) or not there.is_dir():
                 continue
-            members = runs_of(scale, params.scale[scale].data, {address: arm}, part, data, runs)
-            if not all(run.ended for run in members):
+            members = [
+                run if run.ended else replace(run, folder=place / "runs" / scale / run.folder.relative_to(runs / scale))
+                for run in runs_of(scale, params.scale[scale].data, {address: arm}, part, data, runs)
+            ]
+            if any(refusal(run) for run in members):
                 yield f"{part} of {address}", "its runs are neither here nor in the archive"
                 continue
             key = score_key(members, part, arguments(params, scale, part, arm, data))
@@ -92,7 +114,27 @@ def adopted_scores(
                 continue
             if not up_to_date(here, key):
                 move(there, here)
+                write_origin(members, place, scores / scale)
             yield f"{part} of {address}", ""
+
+
+def write_origin(runs: list[Run], place: Path, scores: Path) -> None:
+    """Write `scores`/made.json: where the runs of a scale were trained, for git to keep.
+
+    It has what their provenance.json says, and about.json of the archive, if there is one: device, driver, versions.
+    """
+    path, files = scores / "made.json", [run.folder / "provenance.json" for run in runs]
+    made = [read_provenance(file, Trained) for file in files if file.exists()]
+    if not made:
+        return
+    known = read_json(path) if path.exists() else {}
+    about = {
+        name: sorted({*known.get(name, []), *(str(each[key]) for each in made if key in each)})
+        for name, key in (("commits", "commit"), ("machines", "machine"), ("devices", "device"), ("dates", "date"))
+    }
+    about["dates"] = [about["dates"][0], about["dates"][-1]]
+    machine = read_json(place / "about.json") if (place / "about.json").exists() else known.get("about", {})
+    write_json(path, about | {"versions": made[0]["versions"], "about": machine})
 
 
 def adopt(
@@ -101,7 +143,8 @@ def adopt(
     """Take in what an archive has of the planned runs and their scores; return what is here now and what was refused.
 
     The archive has runs/<scale>/ and scores/<scale>/ as this folder has them. A run is taken if its settings, the hash
-    of its code and that of its text are those planned here, scores if their key is. No file of it is executed.
+    of its code and that of its text are those planned here, scores if their key is, which follows from the hash of the
+    weights too. No file of it is executed.
 
     Raises:
         UserError: see `unpacked`; or the plan's text isn't here.

@@ -55,6 +55,16 @@ def _hash(path: Path) -> str:
     return sha256(path) if path.exists() else ""
 
 
+def weights_hash(run: Run) -> str:
+    """Return the sha256 of a run's weights; of weights that stayed on another machine, the one that was written there.
+
+    Returns:
+        64 hex digits, or "" where the folder has neither.
+    """
+    there = run.folder / "weights.sha256"
+    return _hash(run.weights) or (there.read_text(encoding="utf-8").strip() if there.exists() else "")
+
+
 def score_key(runs: list[Run], part: PartName, given: dict) -> str:
     """Return a hash of what an arm's scores follow from: runs, text, settings, items and code."""
     inputs = [given[name] for name in FILES if name in given and name != "items"]
@@ -63,7 +73,7 @@ def score_key(runs: list[Run], part: PartName, given: dict) -> str:
     model, training = runs[0].model, runs[0].training
     networks = {module_of(model.ffn_of(layer)) for layer in range(model.layers)}
     return digest({
-        "runs": [[run.seed, run.diverged, _hash(run.weights), _hash(run.folder / "metrics.jsonl")] for run in runs],
+        "runs": [[run.seed, run.diverged, weights_hash(run), _hash(run.folder / "metrics.jsonl")] for run in runs],
         "text": _hash(runs[0].blocks / "index.json"),
         "asked": {name: value.model_dump(mode="json") if isinstance(value, Strict) else value
                   for name, value in given.items() if not isinstance(value, Path)},

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from stemrepro.common.files import atomic_write, digest, sha256, write_json
+from stemrepro.common.files import atomic_write, digest, read_json, sha256, write_json
 from stemrepro.common.provenance import provenance
 from stemrepro.measures.base import Measure
 from stemrepro.measures.inputs import Inputs
@@ -120,8 +120,8 @@ def mean_row(panel: str, what: str, x: object, contrast: Contrast) -> dict:
 def run_inputs(inputs: Inputs, measure: Measure) -> dict:
     """Return hashes of what a result follows from.
 
-    These are the settings and data of the runs, with the seeds of each arm, and the counts in the text. Where nothing
-    was trained, they are the paper's numbers and the published shapes.
+    These are the settings and data of the runs, with the seeds of each arm, where another machine trained them, and the
+    counts in the text. Where nothing was trained, they are the paper's numbers and the published shapes.
     """
     summaries = {name: scores.summary for name, scores in measure.runs().items()}
     runs = {name: {key: summary[key] for key in ("params_hash", "seeds")} for name, summary in summaries.items()}
@@ -133,6 +133,8 @@ def run_inputs(inputs: Inputs, measure: Measure) -> dict:
         about = {"params_hash": digest([list(inputs.catalog.paper.listing()), shapes]), "data_hash": None}
     if measure.reads_text:
         about["counts"] = {path.stem: sha256(path)[:12] for path in sorted((inputs.folder / "text").glob("*.csv"))}
+    if runs and (made := inputs.folder / "made.json").exists():
+        about["trained"] = read_json(made)
     return about
 
 

@@ -184,6 +184,8 @@ def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None
         "mkl_avx512": mkl_avx512.in_force(),
         "epochs": round(passes, 4),
     }
+    if training.accelerator == "gpu":
+        about["device"] = torch.cuda.get_device_name()
     if ranks.world() > 1:
         about["parallel"] = run.parallel.model_dump(mode="json")
     if ranks.rank() == 0:

@@ -1,76 +1,194 @@
-"""The job for one GPU, on the processor: what its lines say, and what it leaves."""
+"""The ten minutes of a GPU, on the processor: all sections, with the packages that the GPU's machine has."""
 
 import json
-import shutil
+import os
+import subprocess
+import sys
 import tarfile
-from dataclasses import replace
+from pathlib import Path
 
-import pandas as pd
 import pytest
 import yaml
 
-from benchmarks import device_paths, gpu_job
+from benchmarks import device_paths, gpu_day, gpu_evidence, gpu_job, gpu_modules
 from benchmarks.gpu_job import Section
+from stemrepro.common.errors import UserError
+from stemrepro.common.paths import SCORES
+from stemrepro.config.arm import shaped
+from stemrepro.data.encoding import write_blocks
+from stemrepro.data.tokenizer import train_tokenizer
 from stemrepro.pipeline import plan
-from tests.conftest import ROOT, TINY, copy_recipes
+from stemrepro.pipeline.adopt import adopt
+from stemrepro.training.train import train
+from tests.conftest import ROOT, copy_recipes, quiet
+
+
+@pytest.fixture(scope="module")
+def laid_out(sample, tmp_path_factory):
+    """What travels beside git's files, with the text of the scale gpu-smoke alone, and data/ with that text."""
+    home = tmp_path_factory.mktemp("gpu")
+    folder = home / "data/gpu-smoke"
+    folder.mkdir(parents=True)
+    train_tokenizer(sample / "corpus/corpus.parquet", 512, folder / "tokenizer.json")
+    write_blocks(sample / "corpus/corpus.parquet", folder / "tokenizer.json", folder / "blocks")
+    gpu_day.pack_text(("gpu-smoke",), home / "data", home / ".gpu/text.tar.xz")
+    (home / ".gpu/COMMIT").write_text("abc")
+    return home
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 @pytest.mark.slow
-def test_sections_end_are_killed_skipped_or_left_out_and_all_is_said(sample, empty_database, tmp_path, monkeypatch):
-    """Training and scoring are the real commands; their runs are in the archive."""
+@pytest.mark.parametrize("python", [sys.executable, os.environ.get("GPU_PYTHON")], ids=["this", "the machine's"])
+def test_the_job_runs_in_a_copy_of_what_travels_and_its_scores_are_taken_in(laid_out, tmp_path, monkeypatch, python):
+    """Without .git, scores/ and results/, with the packages of benchmarks/gpu_machine.txt."""
+    if python is None:
+        pytest.skip("GPU_PYTHON names no Python 3.12 with these packages and the wheels of gpu_day")
+    monkeypatch.chdir(ROOT)
+    copy = tmp_path / "copy"
+    code = gpu_day.rehearse(copy, python, laid_out / ".gpu", minutes=9)
+    out = copy / "out"
+    ends = {row["section"]: (row["end"], row.get("said", "")) for row in lines(out / "sections.jsonl")}
+    asked = gpu_job.sections("cpu", "gpu-smoke", out)
+    assert set(ends) == {section.name for section in asked}
+    assert {end for end, _ in ends.values()} == {"exit code 0"}, ends
+    assert code == 0
+    assert not {".git", "scores", "results"} & {path.name for path in copy.iterdir()} - {"scores"}
+    assert {path.name for path in out.iterdir()} == {"about.json", "rows.jsonl", "runs.tar.xz", "sections.jsonl"}
+    rows = lines(out / "rows.jsonl")
+    assert {row["section"] for row in rows} == {"ceilings", "modules", "paths", "serving", "training"}
+    assert all(row.get("holds", True) and "error" not in row for row in rows)
+    with tarfile.open(out / "runs.tar.xz") as archive:
+        assert not [name for name in archive.getnames() if name.endswith((".safetensors", ".ckpt"))]
+
+    copy_recipes(tmp_path, "gpu_width")
+    monkeypatch.chdir(laid_out)
+    params = plan.write("gpu-smoke", (), tmp_path / "recipes", tmp_path)[1]
+    taken, refused = adopt(params, "gpu-smoke", out / "runs.tar.xz", runs=tmp_path / "runs", scores=tmp_path / "scores")
+    assert not refused
+    assert len(taken) == 5
+    made = json.loads((tmp_path / "scores/gpu-smoke/made.json").read_text())
+    assert made["commits"] == ["abc+unpacked"]
+
+
+def test_all_that_travels_fits(laid_out, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    room = 20 * 2**20  # for text and wheels of the scale gpu: 12.9 and 2.8 MiB
+    assert gpu_day.size(laid_out / ".gpu") < gpu_day.MOST - room
+    monkeypatch.setattr(gpu_day, "MOST", 2**20)
+    with pytest.raises(UserError, match=r"MiB would travel, and 1 may"):
+        gpu_day.size(laid_out / ".gpu")
+
+
+PATIENT = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(60)"
+CHILD = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); open('child', 'w').close(); time.sleep(60)"
+
+
+def test_a_section_is_ended_with_its_children_and_the_next_one_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    copy_recipes(tmp_path, "angular_spread")
-    shutil.copy(empty_database, "mlflow.db")
-    (tmp_path / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY))
-    plan.write("tiny", ("angular_spread",))
-    (tmp_path / "data/tiny").mkdir(parents=True)
-    (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
-    every = gpu_job.sections(tmp_path, "cpu", "tiny", 1e12)
-    real = {section.name: replace(section, seconds=600) for section in every}  # of a busy machine
-    assert list(real) == ["versions", "paths", "speeds", "pilot", "rate", "training", "scores"]
-    scale = tmp_path / "recipes/scales/tiny.yaml"
-    scale.write_text(scale.read_text() + "# stays\n")
+    monkeypatch.setattr(gpu_job, "PATIENCE", 0.2)
     asked = [
-        real["versions"], Section("endless", ("-c", "import time; time.sleep(60)"), 1), real["speeds"],
-        Section("failing", ("-c", "raise SystemExit(3)"), 30), real["pilot"], real["rate"], real["training"],
-        Section("too long", ("-c", "pass"), 10_000),
+        Section("endless", ("-c", PATIENT.format(child=CHILD)), 2.0),
+        Section("failing", ("-c", "print('last words'); raise SystemExit(3)"), 30),
+        Section("greedy", ("-c", "pass"), 60, least=30),
+        Section("beside", ("-c", "print(1)"), 20, beside=True),
+        Section("vital", ("-c", "open('vital', 'w').close()"), 30, vital=True, packs=True),
     ]  # fmt: skip
-    monkeypatch.setattr(gpu_job, "sections", lambda *_: asked)
-    gpu_job.work(tmp_path / "out", "cpu", "tiny", 20, 1e12)
-    lines = [json.loads(line) for line in (tmp_path / "out/sections.jsonl").read_text().splitlines()]
-    ends = {line["section"]: line["end"] for line in lines}
-    assert ends["versions"] == ends["pilot"] == ends["rate"] == ends["training"] == "exit code 0", lines
-    assert ends["endless"] == "killed after 1 s"
-    assert ends["speeds"] == "skipped: no GPU"
-    assert ends["failing"] == "exit code 3"
-    assert ends["too long"].startswith("left out: 10000 s, and ")
-    assert "no GPU" in lines[0]["said"]
-    assert all(line["commit"] and line["date"] for line in lines)
-    with tarfile.open(tmp_path / "out/runs.tar") as archive:
-        names = archive.getnames()
-    for arm in ("dense", "stem-third", "stem-full", "token-only"):
-        assert f"runs/tiny/main/{arm}/seed0/weights.safetensors" in names
-    tried = pd.read_csv(tmp_path / "out/pilot_rate/data.csv")
-    best = float(tried.set_index("learning_rate")["prose"].idxmin())
-    assert sorted(tried["learning_rate"]) == [0.001, 0.002, 0.004, 0.008]
-    assert set(tried["seed"]) == {100}
-    assert best != TINY["learning_rate"]
-    text = (tmp_path / "out/tiny.yaml").read_text()
-    assert text.endswith("# stays\n")
-    assert yaml.safe_load(text) == yaml.safe_load(yaml.safe_dump(TINY | {"learning_rate": best}))
-    for arm in ("dense", "stem-full"):
-        run = yaml.safe_load((tmp_path / f"runs/tiny/main/{arm}/seed0/config.yaml").read_text())
-        assert run["training"]["learning_rate"] == best
+    assert not gpu_job.work(tmp_path / "out", asked, "gpu", minutes=1.6)
+    rows = {row["section"]: row for row in lines(tmp_path / "out/sections.jsonl")}
+    assert rows["endless"]["end"] == "ended after 2 s"
+    assert rows["failing"]["end"] == "exit code 3"
+    assert rows["failing"]["said"] == "last words\n"
+    assert rows["greedy"]["end"].startswith("left out: 9")
+    assert rows["beside"]["end"] == rows["vital"]["end"] == "exit code 0"
+    assert (tmp_path / "child").exists()
+    assert not subprocess.run(["pgrep", "-f", "signal.SIG_IGN[)]; open"], capture_output=True).stdout
+    assert (tmp_path / "out/runs.tar.xz").exists()
+
+
+@pytest.fixture
+def smoke(laid_out, monkeypatch, tmp_path):
+    """A folder with the scale's text and recipes; the plan of the recipe there."""
+    monkeypatch.chdir(tmp_path)
+    copy_recipes(tmp_path, "gpu_width")
+    (tmp_path / "data").symlink_to(laid_out / "data")
+    return gpu_evidence.planned("gpu-smoke", "main")
+
+
+def test_runs_go_seed_by_seed_and_whole_seeds_are_scored(smoke):
+    """The time ends in the second seed: the first is scored, of all arms."""
+    _, _, runs = smoke
+    assert [(run.seed, run.address.arm) for run in runs] == [
+        (seed, arm) for seed in range(3) for arm in ("dense", "stem-third", "stem-full")
+    ]
+    for run in runs[:5]:
+        train(run, quiet)
+    assert gpu_evidence.score("gpu-smoke", "main") == (0,)
+    for arm in ("dense", "stem-third", "stem-full"):
+        assert json.loads((SCORES / f"gpu-smoke/losses/main/{arm}/summary.json").read_text())["seeds"] == 1
+
+
+def test_a_run_that_fails_is_left_out_and_the_others_go_on(smoke, monkeypatch):
+    tried = []
+
+    def some(runs, *_, **__):
+        tried.append([str(run) for run in runs])
+        if "stem-full seed 0" in tried[-1]:
+            raise UserError("stem-full seed 0 failed:\nTraceback")
+
+    monkeypatch.setattr(gpu_evidence, "train_runs", some)
+    assert not gpu_evidence.train("gpu-smoke", "main")
+    assert [len(names) for names in tried] == [9, 8]
+    assert "stem-full seed 0" not in tried[1]
+
+
+def test_scale_and_recipe_are_cut_to_what_was_reached():
+    scale, recipe = ((ROOT / f"recipes/{name}.yaml").read_text() for name in ("scales/gpu", "gpu_width"))
+    whole = [yaml.safe_load(text) for text in gpu_day.fitted(scale, recipe, [0, 1, 2], wider=True)]
+    assert whole == [yaml.safe_load(scale) | {"scoreboard": "results"}, yaml.safe_load(recipe)]
+    cut = [yaml.safe_load(text) for text in gpu_day.fitted(scale, recipe, [0, 1], wider=False)]
+    assert cut[0] == whole[0] | {"seeds": [0, 1]}
+    assert (cut[1]["seeds"], "variants" in cut[1]) == (2, False)
+    assert set(cut[1]["estimates"]) == set(whole[1]["estimates"]) - {"lead-384"}
+    assert cut[1]["claims"] == whole[1]["claims"]
+
+
+def test_every_network_and_memory_is_compared(catalog):
+    every = gpu_modules.classes(catalog)
+    assert {arm.ffn for arm in every.values()} == {arm.ffn for arm in catalog.arms.values()}
+    assert {arm.memory for arm in every.values()} == {arm.memory for arm in catalog.arms.values()}
+    assert set(gpu_modules.CHOOSING) <= set(every)
+
+
+def test_a_network_that_computes_something_else_does_not_hold(catalog, monkeypatch):
+    """Also where the loss is as good as the same: the gradient of one parameter tells."""
+    config = shaped(catalog.scale("gpu-smoke").model, catalog.arms["stem-third"])
+    assert all(row["holds"] for row in gpu_modules.compared("stem-third", config, "cpu"))
+    step, calls = gpu_modules.step, []
+
+    def other(model, tokens, bf16):
+        loss, gradients = step(model, tokens, bf16)
+        calls.append(loss)
+        if len(calls) > 1:
+            gradients["blocks.0.ffn.gate.weight"] *= -1
+        return loss, gradients
+
+    monkeypatch.setattr(gpu_modules, "step", other)
+    rows = gpu_modules.compared("stem-third", config, "cpu")
+    assert [(row["holds"], row["parameter"]) for row in rows] == [(False, "blocks.0.ffn.gate.weight")] * 2
 
 
 @pytest.mark.slow
-def test_paths_of_a_device_are_compared(monkeypatch):
+def test_paths_of_a_device_are_compared(smoke, monkeypatch):
     """A resumed run has the bits of a whole one; one at another rate lies further apart than it may."""
     some = [pair for pair in device_paths.pairs("cpu") if pair.name == "whole and resumed"]
     other = device_paths.Pair("other", "dense", {}, {"learning_rate": 0.1}, device_paths.ROUNDING)
-    monkeypatch.setattr(device_paths, "pairs", lambda device: (*some, other))
-    resumed, apart = device_paths.compared("cpu", 8)
+    broken = device_paths.Pair("broken", "dense", {}, {"accelerator": "none"}, device_paths.ROUNDING)
+    monkeypatch.setattr(device_paths, "pairs", lambda device: (*some, broken, other))
+    resumed, failed, apart = device_paths.rows("cpu", 8)
     assert (resumed["same_bits"], resumed["apart"], resumed["holds"]) == (True, 0.0, True)
+    assert "none" in failed["error"]
     assert not apart["holds"]
     assert not apart["same_bits"]

@@ -62,7 +62,7 @@ def quick(catalog):
     """The rows of --quick."""
     with peers.prepared() as home:
         rows = peers.measured(peers.on_cpu(catalog, home, quick=True))
-    return peers.written(rows, peers.origin("cpu"))
+    return peers.written(rows, peers.origin())
 
 
 def expected(*widths: int) -> set[tuple[str, str]]:
@@ -155,8 +155,8 @@ def test_its_flop_ratios_are_those_of_the_cost_model(committed, catalog):
         arm, width, _ = row.what.split(", ")
         scale = catalog.scale("laptop" if width == "width 32" else "gpu")
         length = int(row.note.split(" x ")[1].split()[0])
-        base = scale.model.model_dump(exclude={"sequence"})
-        replaced_layers = layers_of(catalog.arms[arm].placement, scale.model.layers)
+        base = scale.model.model_dump(exclude={"sequence"}) | (peers.WIDE if width == "width 256" else {})
+        replaced_layers = layers_of(catalog.arms[arm].placement, base["layers"])
         flops = [
             flops_per_token(c, length)
             for c in (ModelConfig(**base, ffn="stem", replaced_layers=replaced_layers), ModelConfig(**base))

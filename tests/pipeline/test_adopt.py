@@ -1,5 +1,6 @@
 """Runs and scores of another machine: taken in if they are what is planned here, refused in a sentence otherwise."""
 
+import json
 import shutil
 import tarfile
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 import yaml
 
 from stemrepro.common.errors import UserError
+from stemrepro.common.files import sha256
 from stemrepro.config.address import MAIN, Address
 from stemrepro.evaluation import losses
 from stemrepro.pipeline import plan as planning
@@ -63,8 +65,9 @@ def take_in(params, there, tmp_path):
     def take() -> tuple[list[str], list[str]]:
         archive = tmp_path / "made.tar.gz"
         with tarfile.open(archive, "w:gz") as packed:
-            for name in ("runs", "scores"):
-                packed.add(there / name, name)
+            for name in ("runs", "scores", "about.json"):
+                if (there / name).exists():
+                    packed.add(there / name, name)
         return adopt(params, "tiny", archive, here / "data", here / "runs", here / "scores")
 
     return take
@@ -77,7 +80,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_what_is_planned_comes_over_byte_for_byte_and_once(take_in, there, tmp_path):
     taken, refused = take_in()
     assert (sorted(taken), refused) == (["dense seed 0", "losses of dense", "stem-full seed 0"], [])
-    for name in ("runs", "scores"):
+    for name in ("runs", "scores/tiny/losses"):
         assert files(tmp_path / "here" / name) == files(there / name)
     assert take_in() == (taken, [])
 
@@ -94,6 +97,52 @@ def test_an_unfinished_run_gives_way_and_another_one_does_not(take_in, there, tm
     assert (dense / "weights.safetensors").exists()
     assert refused == [f"stem-full seed 0: {stem} holds something else; move it away"]
     assert [path.name for path in stem.iterdir()] == ["config.yaml"]
+
+
+@pytest.fixture
+def weightless(there):
+    """The same without weights, whose hashes are there."""
+    for weights in there.glob("runs/tiny/*/*/seed*/weights.safetensors"):
+        weights.with_name("weights.sha256").write_text(sha256(weights))
+        weights.unlink()
+    (there / "about.json").write_text(json.dumps({"device": "a card", "driver": "1.2"}))
+    return there
+
+
+def test_scores_come_without_weights_and_say_where_they_were_trained(take_in, weightless, tmp_path):
+    assert take_in() == (["losses of dense"], [])
+    assert files(tmp_path / "here/scores/tiny/losses") == files(weightless / "scores/tiny/losses")
+    assert not files(tmp_path / "here/runs")
+    made = json.loads((tmp_path / "here/scores/tiny/made.json").read_text())
+    run = json.loads((weightless / "runs/tiny" / DENSE.path / "seed0/provenance.json").read_text())
+    assert made == {
+        "about": {"device": "a card", "driver": "1.2"},
+        "commits": [run["commit"]],
+        "dates": [run["date"]] * 2,
+        "devices": [],
+        "machines": [run["machine"]],
+        "versions": run["versions"],
+    }
+    assert take_in() == (["losses of dense"], [])
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "reason"),
+    [
+        ("weights.sha256", lambda text: "0" * 64, "losses of dense: scored from other runs, text or code"),
+        ("weights.sha256", lambda text: text[1:], "dense seed 0: weights.sha256 holds no sha256"),
+        ("metrics.jsonl", lambda text: text.replace("2", "3", 1), "losses of dense: scored from other runs"),
+        ("config.yaml", lambda text: text.replace("code: ", "code: a"), "dense seed 0: made with other settings"),
+    ],
+    ids=["other weights", "no hash", "other losses", "other code"],
+)
+def test_scores_of_other_weights_losses_or_code_are_refused(take_in, weightless, tmp_path, name, change, reason):
+    file = weightless / "runs/tiny" / DENSE.path / "seed0" / name
+    file.write_text(change(file.read_text()))
+    taken, refused = take_in()
+    assert not taken
+    assert refused[0].startswith(reason)
+    assert not files(tmp_path / "here/scores")
 
 
 def edited(run: Path, before: str, after: str) -> None:

@@ -27,11 +27,17 @@ SVG = (
 
 
 @pytest.fixture(scope="module")
+def catalog(catalog):
+    """With a second laptop."""
+    return catalog.model_copy(update={"scales": catalog.scales | {"larger": catalog.scales["laptop"]}})
+
+
+@pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """recipes/ and, for every recipe, one made-up claim of each verdict; validation_loss at a second scale too."""
     folder = tmp_path_factory.mktemp("scoreboard")
     shutil.copytree(ROOT / "recipes", folder / "recipes")
-    (folder / "recipes/scales/gpu.yaml").write_text((ROOT / "recipes/scales/laptop.yaml").read_text())
+    (folder / "recipes/scales/larger.yaml").write_text((ROOT / "recipes/scales/laptop.yaml").read_text())
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         write_results(folder / "results")
@@ -40,7 +46,7 @@ def made(tmp_path_factory):
 
 def write_results(results):
     """Made-up verdicts and figures, and their page."""
-    for scale, names in (("laptop", load().at("laptop").recipes), ("gpu", ["validation_loss"])):
+    for scale, names in (("laptop", load().at("laptop").recipes), ("larger", ["validation_loss"])):
         for name in names:
             folder = results / scale / name
             folder.mkdir(parents=True)
@@ -147,27 +153,27 @@ def test_claims_are_compared_with_the_ladders_last_rung(project):
     for page in ("index.html", "README.md"):
         text = (project / page).read_text()
         assert re.search(r"of the paper's results the same way 0, the other way [1-9]\d*, open", text)
-    scale = project.parent / "recipes/scales/gpu.yaml"
-    scale.write_text(scale.read_text().replace("scoreboard: results", "scoreboard: results/gpu"))
-    shutil.copytree(project / "laptop", project / "gpu", dirs_exist_ok=True)
-    write_scoreboard("gpu", project)  # a page without the ladder, for which DVC doesn't wait
-    assert "(ladder)" not in (project / "gpu/index.html").read_text()
-    assert "at 286" not in (project / "gpu/index.html").read_text()
+    scale = project.parent / "recipes/scales/larger.yaml"
+    scale.write_text(scale.read_text().replace("scoreboard: results", "scoreboard: results/larger"))
+    shutil.copytree(project / "laptop", project / "larger", dirs_exist_ok=True)
+    write_scoreboard("larger", project)  # a page without the ladder, for which DVC doesn't wait
+    assert "(ladder)" not in (project / "larger/index.html").read_text()
+    assert "at 286" not in (project / "larger/index.html").read_text()
 
 
 def test_scales_of_a_claim_are_compared_with_each_other(project, catalog):
     """validation_loss was run at two; what has no interval there, or another unit, is not drawn."""
-    name, path = "validation_loss", project / "gpu/validation_loss/verdicts.json"
+    name, path = "validation_loss", project / "larger/validation_loss/verdicts.json"
     rows = json.loads(path.read_text())
-    rows[0] |= {"ours": 0.4, "ci_low": 0.3, "ci_high": 0.5, "scale": "gpu"}
-    rows[1] |= {"unit": "points", "scale": "gpu"}
+    rows[0] |= {"ours": 0.4, "ci_low": 0.3, "ci_high": 0.5, "scale": "larger"}
+    rows[1] |= {"unit": "points", "scale": "larger"}
     path.write_text(json.dumps(rows))
     page = scoreboard.section(project, "laptop", name, catalog, project, {})
     rows = {one["claim"]: one for one in page["rows"]}
-    assert "at scale gpu +0.400 (+0.300 to +0.500) nats/token: supported" in rows[f"{name}-0"]["evidence"]
-    assert "; at gpu +0.4</title>" in rows[f"{name}-0"]["drawing"]
-    assert "; at gpu" not in rows[f"{name}-1"]["drawing"]
-    assert "gpu" not in rows[f"{name}-2"]["evidence"]  # computed
+    assert "at scale larger +0.400 (+0.300 to +0.500) nats/token: supported" in rows[f"{name}-0"]["evidence"]
+    assert "; at larger +0.4</title>" in rows[f"{name}-0"]["drawing"]
+    assert "; at larger" not in rows[f"{name}-1"]["drawing"]
+    assert "larger" not in rows[f"{name}-2"]["evidence"]  # computed
     assert "laptop" not in scoreboard.section(project, "laptop", "rivals", catalog, project, {})["rows"][0]["evidence"]
 
 
@@ -238,12 +244,12 @@ def test_verdicts_that_can_not_be_are_named(tmp_path, change, words):
 
 
 def test_the_pages_folder_is_the_scales_own(project):
-    """Whatever scale is planned: the gpu scale's page is this test's laptop's."""
-    scales = project.parent / "recipes/scales/gpu.yaml"
-    scales.write_text(scales.read_text().replace("scoreboard: results", "scoreboard: results/gpu"))
+    """Whatever scale is planned: the larger scale's page is this test's laptop's."""
+    scales = project.parent / "recipes/scales/larger.yaml"
+    scales.write_text(scales.read_text().replace("scoreboard: results", "scoreboard: results/larger"))
     for name in load().at("laptop").recipes:
-        shutil.copytree(project / "laptop" / name, project / "gpu" / name, dirs_exist_ok=True)
-    assert write_scoreboard("gpu", project) == project / "gpu"
+        shutil.copytree(project / "laptop" / name, project / "larger" / name, dirs_exist_ok=True)
+    assert write_scoreboard("larger", project) == project / "larger"
     with pytest.raises(UserError, match="scale 'lapto' is unknown; did you mean 'laptop'"):
         write_scoreboard("lapto", project)
 
@@ -373,8 +379,8 @@ def test_filters_by_verdict_scale_and_words(page, catalog):
     assert shown(page) == [name for name in every if name.endswith(f"-{other}")]
     buttons["undecided"].click()  # none would be left
     assert shown(page) == every
-    page.select_option("#scale", "gpu")
-    assert {name.split("-")[1] for name in shown(page)} == {"gpu"}
+    page.select_option("#scale", "larger")
+    assert {name.split("-")[1] for name in shown(page)} == {"larger"}
     assert page.eval_on_selector_all("#claims > section", "all => all.filter(s => s.offsetParent !== null).length") == 1
     page.select_option("#scale", "")
     page.select_option("#evidence", "computed")
@@ -389,10 +395,10 @@ def test_filters_by_verdict_scale_and_words(page, catalog):
 
 def test_what_is_chosen_stays_in_the_address_and_through_a_reload(page):
     page.locator("button[data-verdict='undecided']").click()
-    page.select_option("#scale", "gpu")
+    page.select_option("#scale", "larger")
     page.fill("#words", "sentence")
     before, address = shown(page), page.url
-    assert "scale=gpu" in address
+    assert "scale=larger" in address
     assert 0 < len(before) < 5
     page.reload()
     assert (shown(page), page.url) == (before, address)
@@ -437,7 +443,7 @@ def test_a_question_opens_to_its_claims_and_their_links_lead_there_again(browser
     assert "says yes" in page.locator("#stability .entry").first.inner_text()
     link.click()
     assert claim in shown(page)
-    page.select_option("#scale", "gpu")
+    page.select_option("#scale", "larger")
     assert claim not in shown(page)
     link.click()
     assert claim in shown(page)

@@ -25,4 +25,5 @@ class Experts(nn.Module):
             F.linear(F.silu(F.linear(part, gate)) * F.linear(part, up), down)
             for part, gate, up, down in zip(torch.split(x[order], counts), self.gate, self.up, self.down, strict=True)
         ]
-        return torch.empty_like(x).index_copy(0, order, torch.cat(parts))
+        out = torch.cat(parts)  # under autocast of another type than x
+        return out.new_empty(x.shape).index_copy(0, order, out)
