@@ -133,7 +133,7 @@ def prepare() -> None:
     pip = (sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:")
     run(*pip, *FOR, "-d", WHEELS, *WANTED)
     lines = EXCLUDED.read_text(encoding="utf-8") if EXCLUDED.exists() else ""
-    wanted = [f"/{name}/" for name in (LAID_OUT, *HIDDEN) if f"/{name}/" not in lines.splitlines()]
+    wanted = [f"/{name}/" for name in HIDDEN if f"/{name}/" not in lines.splitlines()]
     atomic_write(EXCLUDED, lines + "".join(f"{line}\n" for line in wanted))
     run("git", "rm", "-r", "-q", "--cached", *HIDDEN)
     print(f"{size(LAID_OUT) / 2**20:.1f} MiB travel: what git holds now, and the ignored folder {LAID_OUT}")
@@ -151,7 +151,7 @@ def restore() -> None:
     """Put what stayed behind back into the index, and forget what was excluded for it."""
     run("git", "reset", "-q", "--", *HIDDEN)
     if EXCLUDED.exists():
-        ours = {f"/{name}/" for name in (LAID_OUT, *HIDDEN)}
+        ours = {f"/{name}/" for name in HIDDEN}
         kept = [line for line in EXCLUDED.read_text(encoding="utf-8").splitlines() if line not in ours]
         atomic_write(EXCLUDED, "".join(f"{line}\n" for line in kept))
 

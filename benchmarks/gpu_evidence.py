@@ -59,7 +59,8 @@ def score(scale: str, variant: str) -> tuple[int, ...]:
     seeds = ended_seeds(runs)
     if seeds:
         some = {address: arm.model_copy(update={"seeds": {"losses": seeds}}) for address, arm in chosen.items()}
-        evaluate(params, scale, "losses", some)
+        wide = params.scale[scale].model_copy(update={"workers": len(runs)})  # each needs a core, and little of a card
+        evaluate(params.model_copy(update={"scale": {scale: wide}}), scale, "losses", some)
     return seeds
 
 

@@ -29,7 +29,7 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 LAST = 4000
@@ -38,6 +38,8 @@ RESERVE = 75.0
 """Seconds that are kept for scoring and packing until there are scores."""
 PATIENCE = 5.0
 """Seconds between asking a group of processes to end and killing it."""
+SLOWER = 4
+"""How many times as long sections may take on a processor."""
 PACKED = ("config.yaml", "metrics.jsonl", "provenance.json", "diverged.json")
 LAID_OUT, TEXT, WHEELS = Path(".gpu"), Path(".gpu/text.tar.xz"), Path(".gpu/wheels")
 
@@ -81,11 +83,11 @@ def sections(device: str, scale: str, folder: Path) -> list[Section]:
     out, speed = ("--device", device, "--out", str(folder / "rows.jsonl")), ("-m", "benchmarks.gpu_speed")
     evidence, wide = ("-m", "benchmarks.gpu_evidence"), ("--scale", scale, "--variant", "width-384")
     three = (("TORCHINDUCTOR_COMPILE_THREADS", "5"),)  # in each of three runs, on 16 cores
-    return [
+    asked = [
         Section("ceilings", (*speed, "ceilings", *out, "--about", str(folder / "about.json")), 40),
         Section("modules", ("-m", "benchmarks.gpu_modules", *out), 50),
         Section("speeds", (*speed, "training", *out), 80, least=40),
-        Section("paths", ("-m", "benchmarks.device_paths", *out), 120, least=60, beside=True),
+        Section("paths", ("-m", "benchmarks.device_paths", *out), 180, least=60, beside=True),
         Section("training", (*evidence, "train", "--scale", scale), 340, least=60, environment=three),
         Section("scores", (*evidence, "score", "--scale", scale), 70, vital=True, packs=True),
         Section("serving", (*speed, "serving", *out), 60, least=25),
@@ -93,6 +95,8 @@ def sections(device: str, scale: str, folder: Path) -> list[Section]:
         Section("wider's scores", (*evidence, "score", *wide), 40, least=10, packs=True),
         Section("serving at 1B", (*speed, "serving", "--shape", "llama-3.2-1b", *out), 60, least=30),
     ]  # fmt: skip
+    slower = 1 if device == "cuda" else SLOWER
+    return [replace(section, seconds=slower * section.seconds) for section in asked]
 
 
 def lay_out(environment: dict[str, str]) -> None:

@@ -19,7 +19,7 @@ import platform
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
@@ -41,7 +41,7 @@ from stemrepro.model.cost import flops_per_token
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
 from stemrepro.offload.offload import offload
-from stemrepro.training.compiling import compiled
+from stemrepro.training.compiling import compiled, compiler_works
 
 PEAK = 989e12
 """FLOPs a second in bfloat16 that an H100 or H200 (SXM) has by its datasheet, without sparsity."""
@@ -94,11 +94,16 @@ class Stepped:
     def __init__(self, name: str, config: ModelConfig, device: str, size: tuple[int, int]) -> None:
         with torch.device(device):
             model = transformers_llama(config, size[1]) if name == "llama" else Decoder(config)
+        self.compiles = compiler_works(device)
         for block in model.model.layers if name == "llama" else model.blocks:
-            block.forward = partial(compiled(type(block).forward), block)
+            block.forward = partial(self.compiled(type(block).forward), block)
         self.model, self.tokens = draw(model).train(), batches(config.vocab, (size[0], size[1] + 1), device)
-        self.losses = compiled(token_losses)
+        self.losses = self.compiled(token_losses)
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, fused=True)
+
+    def compiled(self, function: Callable) -> Callable:
+        """Return a function compiled, where a compiler works."""
+        return compiled(function) if self.compiles else function
 
     def passes(self, number: int) -> None:
         """Make the gradients of a batch anew."""
@@ -127,6 +132,7 @@ def stepped(name: str, config: ModelConfig, device: str, product: float) -> dict
     return {
         "parameters": sum(parameter.numel() for parameter in model.model.parameters()),
         "tokens": tokens,
+        "compiled": model.compiles,
         "ready_seconds": ready,
         "passes_ms": 1e3 * passes,
         "update_ms": 1e3 * update,
@@ -211,9 +217,10 @@ def about(device: str) -> dict:
     """Return the device's name and driver, and the versions of what runs on it."""
     found = {"torch": torch.__version__, "cuda": torch.version.cuda, "python": platform.python_version()}
     if device == "cuda":
-        asked = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
-        said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()[0]
-        found |= dict(zip(("device", "driver", "memory"), said.split(", "), strict=True))
+        found["device"] = torch.cuda.get_device_name()
+        asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+        with suppress(OSError):
+            found["driver"] = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
     return found | {name: provenance()[name] for name in ("commit", "date", "machine")}
 
 

@@ -2,9 +2,11 @@
 
 import shutil
 import subprocess
+from importlib.metadata import version
 
 import pytest
 
+from stemrepro.common import provenance
 from stemrepro.common.errors import UserError
 from stemrepro.common.provenance import WARNED, commit, no_repository
 from stemrepro.pipeline.verify import committed_recipes
@@ -123,3 +125,9 @@ def test_make_runs_what_was_planned_or_nothing(repository):
     (repository / "plan/targets").write_text("plan/dvc.yaml:one@smoke two@smoke\n")
     assert subprocess.run(make, capture_output=True).returncode == 0
     assert (repository / "asked").read_text() == "--wait-for-lock repro plan/dvc.yaml:one@smoke two@smoke\n"
+
+
+def test_a_package_that_is_not_installed_has_no_version(monkeypatch):
+    """Training needs neither DVC nor lm-eval, and must not fail at its end for want of their numbers."""
+    monkeypatch.setattr(provenance, "PACKAGES", ("pydantic", "no-such-package"))
+    assert provenance._versions.__wrapped__() == {"pydantic": version("pydantic")}
