@@ -21,7 +21,7 @@ from stemrepro.training.run import Run
 
 RECIPE = "gpu_width"
 TRIES = 4
-"""Of training: a failure ends the runs beside it, which resume without the one that failed."""
+"""Of training: a failure ends the runs next to it, which resume without the one that failed."""
 
 
 def planned(scale: str, variant: str) -> tuple[Params, dict[Address, Planned], list[Run]]:

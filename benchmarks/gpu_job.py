@@ -62,7 +62,7 @@ class Section:
         arguments: of this Python.
         seconds: after which it is ended.
         least: without so many it is left out.
-        beside: whether it runs beside the next section, which doesn't wait for it.
+        alongside: whether it runs alongside the next section, which doesn't wait for it.
         vital: whether it may use the time that is kept.
         packs: whether runs.tar.xz is written after it.
         environment: variables of its own.
@@ -72,7 +72,7 @@ class Section:
     arguments: tuple[str, ...]
     seconds: float
     least: float = 0.0
-    beside: bool = False
+    alongside: bool = False
     vital: bool = False
     packs: bool = False
     environment: tuple[tuple[str, str], ...] = ()
@@ -87,7 +87,7 @@ def sections(device: str, scale: str, folder: Path) -> list[Section]:
         Section("ceilings", (*speed, "ceilings", *out, "--about", str(folder / "about.json")), 40),
         Section("modules", ("-m", "benchmarks.gpu_modules", *out), 50),
         Section("speeds", (*speed, "training", *out), 80, least=40),
-        Section("paths", ("-m", "benchmarks.device_paths", *out), 180, least=60, beside=True),
+        Section("paths", ("-m", "benchmarks.device_paths", *out), 180, least=60, alongside=True),
         Section("training", (*evidence, "train", "--scale", scale), 340, least=60, environment=three),
         Section("scores", (*evidence, "score", "--scale", scale), 70, vital=True, packs=True),
         Section("serving", (*speed, "serving", *out), 60, least=25),
@@ -100,7 +100,7 @@ def sections(device: str, scale: str, folder: Path) -> list[Section]:
 
 
 def lay_out(environment: dict[str, str]) -> None:
-    """Unpack the text, take the commit, and install the wheels that the machine lacks, into .site/ beside them."""
+    """Unpack the text, take the commit, and install the wheels that the machine lacks, into .gpu/site."""
     if TEXT.exists():
         with tarfile.open(TEXT) as archive:
             archive.extractall(filter="data")
@@ -182,7 +182,7 @@ def work(out: Path, asked: list[Section], scale: str, minutes: float) -> bool:
     """Run the sections, and return whether every one ended well."""
     out.mkdir(parents=True, exist_ok=True)
     until, kept, lock = time.monotonic() + 60 * minutes, RESERVE, threading.Lock()
-    environment, good, beside = dict(os.environ), [], []
+    environment, good, alongside = dict(os.environ), [], []
 
     def run(section: Section, left: float, kept: float) -> None:
         row = ended(section, left, kept, environment)
@@ -195,16 +195,16 @@ def work(out: Path, asked: list[Section], scale: str, minutes: float) -> bool:
         lay_out(environment)
         for section in asked:
             left = until - time.monotonic()
-            if section.beside:
-                beside.append(threading.Thread(target=run, args=(section, left, kept)))
-                beside[-1].start()
+            if section.alongside:
+                alongside.append(threading.Thread(target=run, args=(section, left, kept)))
+                alongside[-1].start()
                 continue
             run(section, left, kept)
             if section.packs:
                 pack(out, scale)
                 kept = 10.0
     finally:
-        for thread in beside:
+        for thread in alongside:
             thread.join()
         pack(out, scale)
     for path in sorted(out.iterdir()):

@@ -27,7 +27,7 @@ from tests.conftest import ROOT, copy_recipes, quiet
 
 @pytest.fixture(scope="module")
 def laid_out(sample, tmp_path_factory):
-    """What travels beside git's files, with the text of the scale gpu-smoke alone, and data/ with that text."""
+    """What travels with git's files, with the text of the scale gpu-smoke alone, and data/ with that text."""
     home = tmp_path_factory.mktemp("gpu")
     folder = home / "data/gpu-smoke"
     folder.mkdir(parents=True)
@@ -95,7 +95,7 @@ def test_a_section_is_ended_with_its_children_and_the_next_one_runs(tmp_path, mo
         Section("endless", ("-c", PATIENT.format(child=CHILD)), 2.0),
         Section("failing", ("-c", "print('last words'); raise SystemExit(3)"), 30),
         Section("greedy", ("-c", "pass"), 60, least=30),
-        Section("beside", ("-c", "print(1)"), 20, beside=True),
+        Section("alongside", ("-c", "print(1)"), 20, alongside=True),
         Section("vital", ("-c", "open('vital', 'w').close()"), 30, vital=True, packs=True),
     ]  # fmt: skip
     assert not gpu_job.work(tmp_path / "out", asked, "gpu", minutes=1.6)
@@ -104,7 +104,7 @@ def test_a_section_is_ended_with_its_children_and_the_next_one_runs(tmp_path, mo
     assert rows["failing"]["end"] == "exit code 3"
     assert rows["failing"]["said"] == "last words\n"
     assert rows["greedy"]["end"].startswith("left out: 9")
-    assert rows["beside"]["end"] == rows["vital"]["end"] == "exit code 0"
+    assert rows["alongside"]["end"] == rows["vital"]["end"] == "exit code 0"
     assert (tmp_path / "child").exists()
     assert not subprocess.run(["pgrep", "-f", "signal.SIG_IGN[)]; open"], capture_output=True).stdout
     assert (tmp_path / "out/runs.tar.xz").exists()
