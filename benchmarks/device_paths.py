@@ -21,7 +21,6 @@ from safetensors.torch import load_file
 
 from benchmarks.gpu_job import record
 from benchmarks.runs import as_a_worker, run_at
-from stemrepro.common.errors import UserError
 from stemrepro.common.paths import DATA
 from stemrepro.measures.catalog import load
 from stemrepro.training.run import Run
@@ -108,7 +107,7 @@ def rows(device: str, steps: int) -> Iterator[dict]:
             base = run_at(catalog, catalog.scale(SCALE), pair.arm, DATA / SCALE / "blocks", Path("none"))
             try:
                 found = compared(pair, base, steps, accelerator, Path(home))
-            except (RuntimeError, UserError, ValueError) as error:
+            except Exception as error:
                 found = {"error": " ".join(str(error).split())[:300], "holds": False}
         yield {"section": "paths", "pair": pair.name, **found}
 

@@ -64,6 +64,7 @@ def run(*command: str | Path, **options: object) -> str:
     """Run a command and return what it printed; UserError where it fails."""
     done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, **options)
     if done.returncode:
+        print(done.stdout)
         raise UserError(f"'{' '.join(map(str, command))}' ended with exit code {done.returncode}")
     return done.stdout
 
@@ -184,7 +185,7 @@ def ended(archive: Path, variant: str) -> list[int]:
     with tarfile.open(archive) as opened:
         for name in opened.getnames():
             parts = name.split("/")
-            if parts[:3] == ["runs", "gpu", variant] and parts[-1] == "weights.sha256":
+            if parts[:3] == ["runs", "gpu", variant] and parts[-1] in ("weights.sha256", "diverged.json"):
                 seeds.setdefault(parts[3], set()).add(int(parts[4].removeprefix("seed")))
     return sorted(set.intersection(*seeds.values())) if seeds else []
 

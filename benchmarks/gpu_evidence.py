@@ -4,7 +4,8 @@
     python -m benchmarks.gpu_evidence score [--scale gpu] [--variant main]
 
 train: all arms of one seed before the next seed, as many runs at a time as the scale's `workers`; where the time ends,
-whole seeds are there. A run that fails is left out, and the others go on. score: the seeds that all arms have ended.
+whole seeds are there. An arm that fails is left out, and the others go on. score: the seeds that all arms have ended,
+of the arms that have ended any.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from stemrepro.training.run import Run
 
 RECIPE = "gpu_width"
 TRIES = 4
-"""Of training: a failure ends the runs next to it, which resume without the one that failed."""
+"""Of training: a failure ends the runs next to it, which begin anew without the arm that failed."""
 
 
 def planned(scale: str, variant: str) -> tuple[Params, dict[Address, Planned], list[Run]]:
@@ -43,7 +44,8 @@ def train(scale: str, variant: str) -> bool:
             break
         except UserError as error:
             print(error, file=sys.stderr, flush=True)
-            left = [run for run in left if not (run.ended or str(error).startswith(f"{run} "))]
+            failed = next((run.address for run in left if str(error).startswith(f"{run} ")), None)
+            left = [run for run in left if not run.ended and run.address != failed]
     return all(run.ended for run in runs)
 
 
@@ -54,9 +56,11 @@ def ended_seeds(runs: list[Run]) -> tuple[int, ...]:
 
 
 def score(scale: str, variant: str) -> tuple[int, ...]:
-    """Score the seeds that all arms of a variant have ended, and return them."""
-    params, chosen, runs = planned(scale, variant)
-    seeds = ended_seeds(runs)
+    """Score the seeds that all arms of a variant have ended, but for arms without any, and return them."""
+    params, every, runs = planned(scale, variant)
+    there = {run.address for run in runs if run.ended}
+    chosen = {address: arm for address, arm in every.items() if address in there}
+    seeds = ended_seeds([run for run in runs if run.address in there])
     if seeds:
         some = {address: arm.model_copy(update={"seeds": {"losses": seeds}}) for address, arm in chosen.items()}
         wide = params.scale[scale].model_copy(update={"workers": len(runs)})  # each needs a core, and little of a card

@@ -36,6 +36,10 @@ LAST = 4000
 """Characters of what a section said that are kept."""
 RESERVE = 75.0
 """Seconds that are kept for scoring and packing until there are scores."""
+PACKING = 10.0
+"""Seconds that are kept once there are scores."""
+PLAIN_ATTENTION = {"TORCH_CUDNN_SDPA_DEPRIORITIZED": "1"}
+"""Flash attention in place of cuDNN's, whose backward pass gave NaN on this card with torch 2.11 (pytorch #196678)."""
 PATIENCE = 5.0
 """Seconds between asking a group of processes to end and killing it."""
 SLOWER = 4
@@ -83,14 +87,16 @@ def sections(device: str, scale: str, folder: Path) -> list[Section]:
     out, speed = ("--device", device, "--out", str(folder / "rows.jsonl")), ("-m", "benchmarks.gpu_speed")
     evidence, wide = ("-m", "benchmarks.gpu_evidence"), ("--scale", scale, "--variant", "width-384")
     three = (("TORCHINDUCTOR_COMPILE_THREADS", "5"),)  # in each of three runs, on 16 cores
+    four = (("OMP_NUM_THREADS", "4"),)
     asked = [
-        Section("ceilings", (*speed, "ceilings", *out, "--about", str(folder / "about.json")), 40),
-        Section("modules", ("-m", "benchmarks.gpu_modules", *out), 50),
+        Section("ceilings", (*speed, "ceilings", *out, "--about", str(folder / "about.json")), 75),
+        Section("modules", ("-m", "benchmarks.gpu_modules", *out), 65),
         Section("speeds", (*speed, "training", *out), 80, least=40),
-        Section("paths", ("-m", "benchmarks.device_paths", *out), 180, least=60, alongside=True),
+        Section("paths", ("-m", "benchmarks.device_paths", *out), 180, least=60, alongside=True, environment=four),
         Section("training", (*evidence, "train", "--scale", scale), 340, least=60, environment=three),
         Section("scores", (*evidence, "score", "--scale", scale), 70, vital=True, packs=True),
         Section("serving", (*speed, "serving", *out), 60, least=25),
+        Section("scores again", (*evidence, "score", "--scale", scale), 60, vital=True, packs=True),
         Section("wider", (*evidence, "train", *wide), 110, least=70, environment=three),
         Section("wider's scores", (*evidence, "score", *wide), 40, least=10, packs=True),
         Section("serving at 1B", (*speed, "serving", "--shape", "llama-3.2-1b", *out), 60, least=30),
@@ -182,7 +188,7 @@ def work(out: Path, asked: list[Section], scale: str, minutes: float) -> bool:
     """Run the sections, and return whether every one ended well."""
     out.mkdir(parents=True, exist_ok=True)
     until, kept, lock = time.monotonic() + 60 * minutes, RESERVE, threading.Lock()
-    environment, good, alongside = dict(os.environ), [], []
+    environment, good, alongside = os.environ | PLAIN_ATTENTION, [], []
 
     def run(section: Section, left: float, kept: float) -> None:
         row = ended(section, left, kept, environment)
@@ -201,8 +207,11 @@ def work(out: Path, asked: list[Section], scale: str, minutes: float) -> bool:
                 continue
             run(section, left, kept)
             if section.packs:
-                pack(out, scale)
-                kept = 10.0
+                for thread in alongside:  # or what is timed next would share the card
+                    thread.join()
+                with suppress(OSError, tarfile.TarError):
+                    pack(out, scale)
+                kept = PACKING
     finally:
         for thread in alongside:
             thread.join()

@@ -86,7 +86,7 @@ def compared(name: str, config: ModelConfig, device: str) -> list[dict]:
             worst, where = apart(others, gradients)
             held = abs(other - loss) <= most and (chooses or worst <= GRADIENTS[kind])
             row |= {"loss": abs(other - loss), "gradient": worst, "parameter": where, "holds": held}
-        except RuntimeError as error:  # of this class alone; the others are compared all the same
+        except Exception as error:  # of this class alone; the others are compared all the same
             row |= {"error": " ".join(str(error).split())[:300], "holds": False}
         rows.append(row)
     return rows

@@ -7,14 +7,17 @@
 training: forward, loss and backward on 4 x 2,048 random tokens in bfloat16, then clipping and fused AdamW, timed apart,
 for dense, STEM 1/3, STEM full and Hugging Face's Llama of dense's shape. Blocks and the loss are compiled. Weights are
 drawn on the device, and one model is there at a time. MFU is of the card's published peak and of the product measured
-here. serving: prefill of 4,096 tokens, and a token for each of 16 sequences after 1,024, in bfloat16, with tables on
-the device, in pinned host memory with rows brought two tables ahead, and there with rows brought when a layer asks.
+here, with every query against every key. Tokens are uniform, so that few rows of a table meet in an update.
+
+serving: prefill of 4,096 tokens, and a token for each of 16 sequences after 1,024, in bfloat16; with tables on the
+device, in pinned host memory with rows brought two tables ahead, and there with rows in the model's own order.
 
 With --device cpu all of it is cut down, to show that it runs; its times mean nothing.
 """
 
 import argparse
 import gc
+import os
 import platform
 import subprocess
 import time
@@ -149,9 +152,14 @@ def training(catalog: Catalog, shape: Shape, device: str) -> Iterator[dict]:
         config = shaped(shape, catalog.arms["dense" if name == "llama" else name])
         try:
             row = stepped(name, config, device, product)
-        except RuntimeError as error:  # memory, or a compiler: the next model may do
-            row = {"error": " ".join(str(error).split())[:300]}
+        except Exception as error:  # memory, or a compiler: the next model may do
+            row = failed(error)
         yield {"what": name} | row | memory(device)
+
+
+def failed(error: Exception) -> dict:
+    """Return what a row says in place of numbers."""
+    return {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
 
 
 def memory(device: str) -> dict:
@@ -177,6 +185,7 @@ class Served:
         *_, batch = batches(config.vocab, (self.sequences, before + 1), device)
         self.last, self.read = batch[:, -1:], Cache(config.layers)
         self.model(batch[:, :-1], self.read)
+        memory(device)  # of the draw and of the prefix
 
     def prefill(self, number: int) -> Tensor:
         """Return logits [1, prompt, vocab]."""
@@ -199,14 +208,29 @@ class Served:
 
 
 def serving(catalog: Catalog, shape: Shape, device: str) -> Iterator[dict]:
-    """Yield a row for dense, and one for each home of the tables, with whether logits keep their bits there."""
-    yield Served(shaped(shape, catalog.arms["dense"]), device).row("dense")
-    served = Served(shaped(shape, catalog.arms[SERVED]), device)
-    yield served.row(f"{SERVED}, tables on the device")
+    """Yield a row for dense, and one for each home of the tables, with whether logits keep their bits there.
+
+    A row that fails says why; those of the same model after it are left out.
+    """
+    for name in ("dense", SERVED):
+        try:
+            served = Served(shaped(shape, catalog.arms[name]), device)
+            yield served.row(f"{name}, on the device")
+            if name == SERVED:
+                yield from homes(served)
+        except Exception as error:
+            yield {"what": name} | failed(error) | memory(device)
+
+
+def homes(served: Served) -> Iterator[dict]:
+    """Yield a row for tables in host memory, rows brought two tables ahead, and for rows in the model's own order."""
     wanted = served.prefill(0)
     tables = offload(served.model)
+    memory(served.device)
     for ahead in (2, 0):
         tables.ahead = ahead
+        if ahead == 0 and served.device == "cuda":  # on a stream of its own a copy would still overlap
+            tables.link.stream = torch.cuda.current_stream()
         row = served.row(f"{SERVED}, rows {ahead} tables ahead")
         moved = tables.link.moved
         row["same_logits"] = torch.equal(served.prefill(0), wanted)
@@ -218,9 +242,10 @@ def about(device: str) -> dict:
     found = {"torch": torch.__version__, "cuda": torch.version.cuda, "python": platform.python_version()}
     if device == "cuda":
         found["device"] = torch.cuda.get_device_name()
-        asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-        with suppress(OSError):
-            found["driver"] = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
+        found["attention"] = "no cuDNN" if os.environ.get("TORCH_CUDNN_SDPA_DEPRIORITIZED") else "torch's choice"
+        asked = ["nvidia-smi", "--query-gpu=driver_version,compute_mode", "--format=csv,noheader"]
+        with suppress(OSError, subprocess.TimeoutExpired):
+            found["driver"] = subprocess.run(asked, capture_output=True, text=True, timeout=10).stdout.strip()
     return found | {name: provenance()[name] for name in ("commit", "date", "machine")}
 
 

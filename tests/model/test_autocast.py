@@ -2,6 +2,7 @@
 
 from itertools import chain
 
+import numpy as np
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -40,8 +41,10 @@ def test_experts_learn_in_bfloat16_where_index_copy_takes_types_as_they_are(cata
     assert losses[True] != losses[False]
 
 
-def test_on_a_fake_gpu_no_network_mixes_devices_or_types(catalog):
+def test_on_a_fake_gpu_no_network_mixes_devices_or_types(catalog, monkeypatch):
     """Forward alone: a build of torch without CUDA has no gradients of such tensors, and can't index them."""
+    # How many tokens an expert has isn't known of such tensors: all go to the first.
+    monkeypatch.setattr(torch, "bincount", lambda x, minlength: np.array([x.numel()] + [0] * (minlength - 1)))
     done, errors = [], {}
     for name, arm in classes(catalog).items():
         with torch.device("meta"):
@@ -60,8 +63,7 @@ def test_on_a_fake_gpu_no_network_mixes_devices_or_types(catalog):
             finally:
                 torch.set_autocast_enabled("cuda", False)
     assert {each[1:] for each in done} == {("cuda", torch.bfloat16)}
-    others = {name: error for name, error in errors.items() if "not linked with support for cuda" not in error}
-    assert others.keys() <= set(MOE), others  # how many tokens an expert has isn't known of such tensors
+    assert not {name: error for name, error in errors.items() if "not linked with support for cuda" not in error}
     names = {each[0] for each in done}
     assert {"dense", "stem-third", "token-only", "stem-dagger", "value-embeddings", "jtok", "input-add"} <= names
     assert len(names) > len(errors)
