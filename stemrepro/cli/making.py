@@ -190,14 +190,10 @@ def train(
         bool, typer.Option("--untracked", help="leave MLflow alone, which then needn't be installed")
     ] = False,
     replace: Annotated[bool, typer.Option("--replace", help="remove runs that were made with other settings")] = False,
-    part: Annotated[
-        str | None,
-        typer.Option(help="I/N: share I of N of the runs, trained here, without the scale's launcher"),
-    ] = None,
+    shard: Annotated[str, typer.Option(help="I/N: share I of N of the runs, in about equal FLOPs")] = "1/1",
 ) -> None:
     """Train all seeds of arms; finished runs return at once, interrupted ones resume."""
     from stemrepro.cli.summary import losses_of_runs
-    from stemrepro.pipeline.launcher import hand_over
     from stemrepro.pipeline.planned import asked_runs, share_of, train_runs
     from stemrepro.tracking.follow import followed
 
@@ -205,15 +201,12 @@ def train(
     addresses = names.chosen(params, scale, runs or [])
     settings = params.scale[scale]
     asked = asked_runs(scale, settings.data, params.planned(scale), addresses, parallel=settings.parallel)
-    chosen = share_of(asked, part or "1/1")
+    chosen = share_of(asked, shard)
     commit()  # git's complaints are printed here, and not by each worker
     left = [run for run in chosen if not run.ended]
     tracked = [] if untracked else sorted({str(run.address) for run in left})
     with followed(scale, tracked) if tracked else nullcontext():
-        if settings.launcher and part is None and left:
-            hand_over(scale, settings.launcher, [*(["--replace"] if replace else []), *(runs or [])], left)
-        else:
-            train_runs(left, settings.workers, replace, len(chosen) - len(left))
+        train_runs(left, settings.workers, replace, len(chosen) - len(left))
     for run in chosen:
         if (step := run.diverged) is not None:
             print(
