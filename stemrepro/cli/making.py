@@ -30,9 +30,6 @@ def plan(
     check: Annotated[bool, typer.Option("--check", help="fail unless plan/ and dvc.yaml follow from recipes/")] = False,
     arms: Annotated[bool, typer.Option("--arms", help="print every arm with its counts; write nothing")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="print no estimate")] = False,
-    check_machine: Annotated[
-        bool, typer.Option("--check-machine", help="say what this machine lacks for the plan; write nothing")
-    ] = False,
 ) -> None:
     """Validate recipes/, write plan/ for DVC, and print the estimate."""
     from stemrepro.pipeline import plan as planning
@@ -56,9 +53,6 @@ def plan(
         catalog = planning.load()
         estimate.show_arms(catalog, scale, list(catalog.arms), Console())
         return
-    if check_machine:
-        _check_machine(scale, tuple(recipe or ()))
-        return
     catalog, params = planning.write(scale, tuple(recipe or ()))
     for path in mend():
         back = f"; 'git restore {path}' brings the committed one back" if path == DRAWING.with_suffix(".lock") else ""
@@ -69,19 +63,6 @@ def plan(
              for path in (DATA, RUNS, SCORES, RESULTS) if path.is_symlink()]  # fmt: skip
     for sentence in filter(None, [no_repository(), *links]):
         print(f"stemrepro: {sentence}", file=sys.stderr)
-
-
-def _check_machine(scale: str, recipes: tuple[str, ...]) -> None:
-    from stemrepro.pipeline import machine
-    from stemrepro.pipeline import plan as planning
-
-    catalog = planning.load()
-    found = list(machine.faults(catalog, planning.make_params(catalog, scale, recipes)))
-    for sentence in found:
-        print(f"stemrepro: {sentence}", file=sys.stderr)
-    if found:
-        raise typer.Exit(UserError.code)
-    print(f"this machine has what scale '{scale}' needs")
 
 
 @app.command()

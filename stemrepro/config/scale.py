@@ -47,25 +47,6 @@ class Counting(Strict):
     cache_tokens: Positive = Field(description="tokens per source that are streamed through the caches, at most")
 
 
-class Machine(Strict):
-    """The devices that a scale is meant for, and what an hour of one costs: assumptions that `plan` prints."""
-
-    device: str = Field(min_length=1, description="name of the device")
-    flops: Factor = Field(description="peak FLOP/s of a device at the scale's precision")
-    memory_gb: Factor = Field(description="memory of a device, in GB of 10^9 bytes")
-    dollars_per_hour: Factor = Field(description="price of a device")
-    utilisation: tuple[Fraction, Fraction] = Field(
-        description="share of the peak that training reaches (MFU): the least and the most that is expected"
-    )
-
-    @model_validator(mode="after")
-    def _band(self) -> "Machine":
-        low, high = self.utilisation
-        if not 0 < low <= high:
-            raise ValueError(f"utilisation [{low:g}, {high:g}]: give two shares above 0, the lower one first")
-        return self
-
-
 class TunedSettings(Strict):
     """Settings at which a family of arms learns best, from the scale's study; a field left out is the scale's."""
 
@@ -103,7 +84,6 @@ class Scale(OfSomeScales):
     named_only: bool = Field(False, description="only recipes that name the scale are run at it")
     workers: Positive = Field(description="runs at the same time, as far as there are cores for")
     parallel: Parallel | None = Field(None, description="several devices for each run, one run at a time")
-    machine: Machine | None = Field(None, description="the devices that it is meant for, for its price")
     learning_rate: Factor = Field(description="peak learning rate, the same for every arm as in the paper")
     rate_width: Positive | None = Field(
         None,

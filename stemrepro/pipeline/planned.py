@@ -80,6 +80,11 @@ class Planned(Strict):
         """The seeds that are trained."""
         return max(self.seeds.values(), key=len)
 
+    @property
+    def flops(self) -> float:
+        """The FLOPs of training all of them, forward and backward."""
+        return len(self.trained) * 3.0 * self.training.tokens * flops_per_token(self.model, self.training.sequence)
+
 
 class PlannedBlend(Strict):
     """The text of a later stage of training."""
