@@ -9,8 +9,6 @@ SCALE ?= $(or $(shell sed -n 's/^scales: *\[\([a-z0-9-]*\).*/\1/p' recipes/$(REC
 PYTHON ?= python3
 PORT ?= 5000
 BIN := .venv/bin
-# A folder of `stemrepro init` has no package to install: there the stemrepro that wrote it is used.
-INSTALLED := $(if $(wildcard pyproject.toml),$(BIN)/.installed)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
@@ -19,7 +17,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 
 .PHONY: reproduce repository test figures ui bundle lint
 
-reproduce: repository $(INSTALLED)
+reproduce: repository $(BIN)/.installed
 	@stemrepro plan --scale $(SCALE) $(if $(RECIPE),--recipe $(RECIPE))
 	@targets=$$(cat plan/targets) && dvc --wait-for-lock repro $$targets
 	$(if $(RECIPE),@stemrepro judge --scale $(SCALE))
@@ -35,12 +33,12 @@ repository:
 test: $(BIN)/.installed-dev
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-figures: $(INSTALLED)
+figures: $(BIN)/.installed
 	@stemrepro analyse --scale $(SCALE)
 	-@stemrepro track --scale $(SCALE)
 	@echo "Figures and verdicts: results/$(SCALE)/"
 
-ui: $(INSTALLED)
+ui: $(BIN)/.installed
 	@stemrepro track --scale $(SCALE) --port $(PORT)
 	@case "$$MLFLOW_TRACKING_URI" in \
 	  http*) ;; \

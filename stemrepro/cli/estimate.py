@@ -10,12 +10,10 @@ from stemrepro.cli.cost_table import short
 from stemrepro.common.progress import duration
 from stemrepro.config.arm import shaped
 from stemrepro.config.catalog import Catalog
-from stemrepro.config.scale import Machine
-from stemrepro.measures.price import CORE_FLOPS
 from stemrepro.model.cost import flops_per_token, parameter_counts, table_bytes_per_token
-from stemrepro.pipeline import price
 from stemrepro.pipeline.planned import Params
 
+CORE_FLOPS = 4e10  # of training, each second of one core at the laptop scale
 GPU_FLOPS = 4e14  # 40% of an H100's peak (989e12 in bf16)
 MANY = 7 * 86_400  # seconds; a longer plan isn't meant for a CPU
 
@@ -29,7 +27,7 @@ def estimate(params: Params, cores: int | None = None) -> dict:
         tokens, threads = training.tokens, training.threads
         total["runs"] += seeds
         total["tokens"] += seeds * tokens
-        total["flops"] += seeds * tokens * 3 * flops_per_token(planned.model, training.sequence)
+        total["flops"] += planned.flops
         total["disk"] += seeds * (4 * counts["total"] + len(training.snapshots) * 2 * counts["tables"])
     parallel = min(cores, params.scale[name].workers * threads)
     return total | {"seconds": total["flops"] / CORE_FLOPS / parallel}
@@ -62,18 +60,6 @@ def show_arms(catalog: Catalog, scale_name: str, names: list[str], console: Cons
     )
 
 
-def show_price(catalog: Catalog, params: Params, machine: Machine, console: Console) -> None:
-    """Print what each address takes on the scale's devices, and what is assumed."""
-    table = Table(title=f"{params.scales[0]}: price on {machine.device}", box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for column in price.COLUMNS:
-        table.add_column(column, justify="left" if column == "run" else "right", overflow="fold")
-    for row in price.prices(catalog, params, machine):
-        table.add_row(*row.cells)
-    console.print(table)
-    for sentence in price.assumptions(catalog, params, machine):
-        console.print(sentence)
-
-
 def ranges(layers: tuple[int, ...]) -> str:
     """Abbreviate layers: "1-5, 7"; "none" for none."""
     runs: list[list[int]] = []
@@ -91,17 +77,11 @@ def show(catalog: Catalog, params: Params, console: Console) -> None:
     planned = params.planned(name)
     show_arms(catalog, name, [arm for arm in catalog.arms if arm in {address.arm for address in planned}], console)
     cost, variants = estimate(params), len({address.variant for address in planned})
-    if machine := catalog.scale(name).machine:
-        show_price(catalog, params, machine, console)
-        return
+    time = f"about {duration(cost['seconds'])} of training on this machine's CPU"
+    if cost["seconds"] > MANY:
+        time += f", or {cost['flops'] / GPU_FLOPS / 86_400:,.1f} days of one H100 at 40% of its peak"
     console.print(
         f"{cost['runs']} runs ({len(planned)} addresses at {variants} variants), {cost['tokens']:,} tokens, "
-        f"{cost['flops']:.2g} FLOPs: about {duration(cost['seconds'])} of training on this machine's CPU, "
+        f"{cost['flops']:.2g} FLOPs: {time}, "
         f"{cost['disk'] / 1e6:,.0f} MB in runs/ and as much again in DVC's cache"
     )
-    if cost["seconds"] > MANY:
-        days = cost["flops"] / GPU_FLOPS / 86_400
-        console.print(
-            f"that is for GPUs: about {days:,.1f} days of one H100 at 40% of its peak; "
-            "docs/howto.md says how to use more"
-        )

@@ -30,9 +30,6 @@ def plan(
     check: Annotated[bool, typer.Option("--check", help="fail unless plan/ and dvc.yaml follow from recipes/")] = False,
     arms: Annotated[bool, typer.Option("--arms", help="print every arm with its counts; write nothing")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="print no estimate")] = False,
-    check_machine: Annotated[
-        bool, typer.Option("--check-machine", help="say what this machine lacks for the plan; write nothing")
-    ] = False,
 ) -> None:
     """Validate recipes/, write plan/ for DVC, and print the estimate."""
     from stemrepro.pipeline import plan as planning
@@ -56,9 +53,6 @@ def plan(
         catalog = planning.load()
         estimate.show_arms(catalog, scale, list(catalog.arms), Console())
         return
-    if check_machine:
-        _check_machine(scale, tuple(recipe or ()))
-        return
     catalog, params = planning.write(scale, tuple(recipe or ()))
     for path in mend():
         back = f"; 'git restore {path}' brings the committed one back" if path == DRAWING.with_suffix(".lock") else ""
@@ -69,19 +63,6 @@ def plan(
              for path in (DATA, RUNS, SCORES, RESULTS) if path.is_symlink()]  # fmt: skip
     for sentence in filter(None, [no_repository(), *links]):
         print(f"stemrepro: {sentence}", file=sys.stderr)
-
-
-def _check_machine(scale: str, recipes: tuple[str, ...]) -> None:
-    from stemrepro.pipeline import machine
-    from stemrepro.pipeline import plan as planning
-
-    catalog = planning.load()
-    found = list(machine.faults(catalog, planning.make_params(catalog, scale, recipes)))
-    for sentence in found:
-        print(f"stemrepro: {sentence}", file=sys.stderr)
-    if found:
-        raise typer.Exit(UserError.code)
-    print(f"this machine has what scale '{scale}' needs")
 
 
 @app.command()
@@ -190,14 +171,10 @@ def train(
         bool, typer.Option("--untracked", help="leave MLflow alone, which then needn't be installed")
     ] = False,
     replace: Annotated[bool, typer.Option("--replace", help="remove runs that were made with other settings")] = False,
-    part: Annotated[
-        str | None,
-        typer.Option(help="I/N: share I of N of the runs, trained here, without the scale's launcher"),
-    ] = None,
+    shard: Annotated[str, typer.Option(help="I/N: share I of N of the runs, in about equal FLOPs")] = "1/1",
 ) -> None:
     """Train all seeds of arms; finished runs return at once, interrupted ones resume."""
     from stemrepro.cli.summary import losses_of_runs
-    from stemrepro.pipeline.launcher import hand_over
     from stemrepro.pipeline.planned import asked_runs, share_of, train_runs
     from stemrepro.tracking.follow import followed
 
@@ -205,15 +182,12 @@ def train(
     addresses = names.chosen(params, scale, runs or [])
     settings = params.scale[scale]
     asked = asked_runs(scale, settings.data, params.planned(scale), addresses, parallel=settings.parallel)
-    chosen = share_of(asked, part or "1/1")
+    chosen = share_of(asked, shard)
     commit()  # git's complaints are printed here, and not by each worker
     left = [run for run in chosen if not run.ended]
     tracked = [] if untracked else sorted({str(run.address) for run in left})
     with followed(scale, tracked) if tracked else nullcontext():
-        if settings.launcher and part is None and left:
-            hand_over(scale, settings.launcher, [*(["--replace"] if replace else []), *(runs or [])], left)
-        else:
-            train_runs(left, settings.workers, replace, len(chosen) - len(left))
+        train_runs(left, settings.workers, replace, len(chosen) - len(left))
     for run in chosen:
         if (step := run.diverged) is not None:
             print(

@@ -1,7 +1,5 @@
-"""Commands that write a project, an arm or a recipe to start from."""
+"""Commands that write an arm or a recipe to start from."""
 
-import shlex
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,16 +10,6 @@ from stemrepro.common.errors import UserError
 
 new = typer.Typer(no_args_is_help=True, help="Writes an arm or a recipe to start from.")
 app.add_typer(new, name="new")
-
-
-@app.command()
-def init(folder: Annotated[Path, typer.Argument(help="a new folder, or an empty one")]) -> None:
-    """Lay out recipes, analyses and a Makefile in a folder of their own, to work without a clone."""
-    from stemrepro.pipeline.layout import lay_out
-
-    lay_out(folder)
-    print(f"laid out: {folder}, a git repository with all recipes")
-    print(f"next: cd {shlex.quote(str(folder))} && make reproduce SCALE=smoke")
 
 
 @new.command("arm")

@@ -78,15 +78,6 @@ def no_repository() -> str:
     return ""
 
 
-def ignored(path: Path) -> bool:
-    """Return whether git leaves a path out, as all that smoke scales make; False without git or a repository."""
-    try:
-        _git("check-ignore", "--quiet", path.as_posix())
-    except (OSError, subprocess.CalledProcessError):
-        return False
-    return True
-
-
 def machine() -> str:
     """Return the processor and the system, without the host's name."""
     try:

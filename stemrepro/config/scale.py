@@ -1,9 +1,8 @@
 """How big: the fields of recipes/scales/*.yaml, and the variants of recipes/variants.yaml that lie next to a scale."""
 
-import shlex
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.yaml_records import Factor, Fraction, Name, Positive, Strict, later
@@ -12,21 +11,6 @@ from stemrepro.config.retrofit import KINDS, Kind
 from stemrepro.config.scores import Benchmarks, Evaluation, Geometry, OfSomeScales
 from stemrepro.config.training import Optimizer, Training
 from stemrepro.model.config import TableInit
-
-
-def _command(launcher: str) -> str:
-    try:
-        words = shlex.split(launcher)
-    except ValueError as error:
-        raise ValueError(f"a shell doesn't understand it: {error}") from error
-    if not words:
-        raise ValueError("it is empty; name a command, as 'sbatch --wait slurm/train.sbatch', or leave it out")
-    return launcher
-
-
-Launcher = Annotated[str, AfterValidator(_command)]
-"""What stands before a command that Slurm is to run."""
-
 
 Track = Literal["flops", "size"]
 
@@ -61,25 +45,6 @@ class Counting(Strict):
     vocab: Positive = Field(description="a second vocabulary, nearer the paper's than the model's is")
     length: Positive = Field(description="tokens of the longest context")
     cache_tokens: Positive = Field(description="tokens per source that are streamed through the caches, at most")
-
-
-class Machine(Strict):
-    """The devices that a scale is meant for, and what an hour of one costs: assumptions that `plan` prints."""
-
-    device: str = Field(min_length=1, description="name of the device")
-    flops: Factor = Field(description="peak FLOP/s of a device at the scale's precision")
-    memory_gb: Factor = Field(description="memory of a device, in GB of 10^9 bytes")
-    dollars_per_hour: Factor = Field(description="price of a device")
-    utilisation: tuple[Fraction, Fraction] = Field(
-        description="share of the peak that training reaches (MFU): the least and the most that is expected"
-    )
-
-    @model_validator(mode="after")
-    def _band(self) -> "Machine":
-        low, high = self.utilisation
-        if not 0 < low <= high:
-            raise ValueError(f"utilisation [{low:g}, {high:g}]: give two shares above 0, the lower one first")
-        return self
 
 
 class TunedSettings(Strict):
@@ -119,11 +84,6 @@ class Scale(OfSomeScales):
     named_only: bool = Field(False, description="only recipes that name the scale are run at it")
     workers: Positive = Field(description="runs at the same time, as far as there are cores for")
     parallel: Parallel | None = Field(None, description="several devices for each run, one run at a time")
-    launcher: Launcher | None = Field(
-        None,
-        description="what hands training to Slurm, as 'sbatch --wait slurm/train.sbatch': it stands before the command",
-    )
-    machine: Machine | None = Field(None, description="the devices that it is meant for, for its price")
     learning_rate: Factor = Field(description="peak learning rate, the same for every arm as in the paper")
     rate_width: Positive | None = Field(
         None,

@@ -89,11 +89,6 @@ def width_bytes(config: ModelConfig, step: Step, rows: float) -> float:
     return sharded + rows_bytes(config, step, rows, step.ranks)
 
 
-def copies_bytes(elements: float, copies: int) -> float:
-    """Return the bytes received to add up the gradients of so many elements over their copies (a ring)."""
-    return 2 * _of_others(copies) * REDUCED * elements
-
-
 def tensor_bytes(config: ModelConfig, step: Step, shared: int, recomputed: bool) -> float:
     """Return the bytes received where `shared` ranks share each layer and read the same tokens (rings).
 

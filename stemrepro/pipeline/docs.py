@@ -18,10 +18,6 @@ estimate is named scale/recipe/name and a figure's data scale/recipe; a table in
     {{ tally("laptop") }}                                                verdicts by origin
     {{ primary("laptop") }}                                              primary claims
     {{ paper("laptop") }}                                                the paper's claims, those not attempted too
-    {{ spent("runs") | number(".0f") }}                                  also trials, tokens, flops and core_hours of
-                                                                         all that was trained
-    {{ spending() }}                                                     the same by scale
-    {{ prices("paper-1b") }}                                             a scale's price, with what it assumes
     {{ tables("third", "llama-3.2-1b") }}                                parameters and memory of shapes with STEM
     {{ recipes("laptop") }}                                              verdicts by recipe
 
@@ -44,16 +40,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.files import atomic_write, damaged
-from stemrepro.common.paths import RECIPES
-from stemrepro.common.provenance import ignored
 from stemrepro.config.catalog import Catalog
 from stemrepro.measures.catalog import load
 from stemrepro.measures.costs import dense_and_stem
-from stemrepro.measures.price import CORE_FLOPS, FLOAT
 from stemrepro.model.cost import parameter_counts, row_bytes
-from stemrepro.pipeline import price
 from stemrepro.pipeline.plan import make_params
-from stemrepro.pipeline.spent import Spent, of_runs, of_trials
 from stemrepro.report.estimates import PANEL as ESTIMATES
 from stemrepro.report.page_parts import cell, shown
 from stemrepro.report.scoreboard import every_row, labelled, paper_table, primary_table
@@ -61,7 +52,6 @@ from stemrepro.report.verdicts import read_verdicts, recipe_table, sizes, tally_
 from stemrepro.verdicts.rule import NOT_TESTED
 
 SOURCES = Path("docs/src")
-SWEEPS = "trials of sweeps"
 
 
 @dataclass(frozen=True)
@@ -218,12 +208,6 @@ class Numbers:
         fields |= {name: getattr(dense.model, name) for name in ("vocab", "layers", "width")}
         return Estimate(_pick("field", field, fields, f"scale {name}"))
 
-    def prices(self, scale: str) -> str:
-        """Write what the runs of a scale with a `machine` take, and what is assumed."""
-        if (machine := self._catalog.scale(scale).machine) is None:
-            raise UserError(f"scale '{scale}' has no machine; give it one, whose price is known")
-        return price.markdown(self._catalog, self._params(scale), machine)
-
     def tables(self, placement: str, *shapes: str) -> str:
         """List parameters and training memory of shapes with STEM: weights, gradients and AdamW's two moments."""
         lines = ["| shape | dense | tables | tables in AdamW | rows of a token |", "|---|--:|--:|--:|--:|"]
@@ -232,7 +216,7 @@ class Numbers:
             counts = parameter_counts(stem)["tables"]
             lines.append(
                 f"| {name} | {parameter_counts(dense)['total'] / 1e9:.2f}B | {counts / 1e9:.2f}B | "
-                f"{counts * 4 * FLOAT / 1e9:.0f} GB | {row_bytes(stem, 1) / 1e3:.0f} kB |"
+                f"{16 * counts / 1e9:.0f} GB | {row_bytes(stem, 1) / 1e3:.0f} kB |"
             )
         return "\n".join(lines)
 
@@ -255,39 +239,12 @@ class Numbers:
         lines = paper_table(rows)
         for name, recipe in catalog.recipes.items():
             for at in recipe.scales:
-                machine = catalog.scale(at).machine
-                if machine and not (self._results / at / name).exists():
-                    hours = price.band(price.total_hours(price.prices(catalog, self._params(at), machine)))
+                if recipe.origin != "control" and not (self._results / at / name).exists():
+                    flops = sum(run.flops for run in self._params(at).planned(at).values())
                     lines.append(
                         f"| {cell(recipe.title)} ({len(recipe.claims)} claims) | {recipe.paper_item} | no "
-                        f"| **{NOT_TESTED}** | not attempted: {hours} hours of one {machine.device} |"
+                        f"| **{NOT_TESTED}** | not attempted: {flops / 1e18:,.0f} EFLOP of training |"
                     )
-        return "\n".join(lines)
-
-    @cached_property
-    def _spent(self) -> dict[str, Spent]:
-        folders = {name: self._results.parent / "scores" / name for name in self._catalog.scales}
-        spent = {
-            name: of_runs(self._params(name).planned(name), folder)
-            for name, folder in folders.items()
-            if folder.exists() and not ignored(folder)
-        }
-        return spent | {SWEEPS: of_trials(self._catalog, self._results, RECIPES / "sweeps")}
-
-    def spent(self, field: str) -> Estimate:
-        """Return runs, trials of sweeps, and tokens, FLOPs and core-hours of both."""
-        total = sum(self._spent.values(), Spent())
-        trials = self._spent[SWEEPS].runs
-        fields = {"runs": total.runs - trials, "trials": trials, "tokens": total.tokens, "flops": total.flops}
-        fields["core_hours"] = total.flops / CORE_FLOPS / 3600
-        return Estimate(_pick("field", field, fields, "what was spent"))
-
-    def spending(self) -> str:
-        """List what was trained, by scale."""
-        lines = ["| scale | runs | million tokens | TFLOP |", "|---|--:|--:|--:|"]
-        parts = self._spent | {"all": sum(self._spent.values(), Spent())}
-        for name, part in parts.items():
-            lines.append(f"| {name} | {part.runs:,} | {part.tokens / 1e6:,.0f} | {part.flops / 1e12:,.0f} |")
         return "\n".join(lines)
 
     def recipes(self, scale: str) -> str:

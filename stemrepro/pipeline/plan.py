@@ -200,7 +200,6 @@ def make_params(catalog: Catalog, scale_name: str, recipes: tuple[str, ...] = ()
                 mid=planned_blend(catalog, scale_name),
                 workers=scale.workers,
                 parallel=scale.parallel,
-                launcher=scale.launcher,
                 evaluation=scale.evaluation,
                 benchmarks=PlannedTasks(**scale.benchmarks.model_dump(), tasks=tasks),
                 reasoning=planned_reasoning(scale, chosen),

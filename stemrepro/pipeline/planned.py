@@ -30,7 +30,7 @@ from stemrepro.config.mixes import (
 )
 from stemrepro.config.parallel import Parallel
 from stemrepro.config.retrofit import KINDS, Kind
-from stemrepro.config.scale import Counting, Launcher
+from stemrepro.config.scale import Counting
 from stemrepro.config.scores import LOSSES, Evaluation, Geometry, OfSomeScales, PartName, PlannedReasoning, PlannedTasks
 from stemrepro.config.training import RunTraining
 from stemrepro.data.vocabularies import Text, mid_text, own_text
@@ -80,6 +80,11 @@ class Planned(Strict):
         """The seeds that are trained."""
         return max(self.seeds.values(), key=len)
 
+    @property
+    def flops(self) -> float:
+        """The FLOPs of training all of them, forward and backward."""
+        return len(self.trained) * 3.0 * self.training.tokens * flops_per_token(self.model, self.training.sequence)
+
 
 class PlannedBlend(Strict):
     """The text of a later stage of training."""
@@ -99,7 +104,6 @@ class OfEveryScale(Strict):
     mid: PlannedBlend | None = later(None)
     workers: Positive
     parallel: Parallel | None = later(None)
-    launcher: Launcher | None = later(None)
     evaluation: Evaluation
     benchmarks: PlannedTasks
     reasoning: PlannedReasoning | None = later(None)
@@ -291,15 +295,15 @@ def cost(run: Run) -> float:
     return run.training.tokens * flops_per_token(run.model, run.training.sequence)
 
 
-def share_of(runs: list[Run], part: str) -> list[Run]:
+def share_of(runs: list[Run], shard: str) -> list[Run]:
     """Return share I of N, "I/N", of runs, in about equal FLOPs; a run is with those that it resumes from.
 
     Raises:
-        UserError: the part is no such pair of numbers.
+        UserError: the shard is no such pair of numbers.
     """
-    given = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", part)
+    given = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", shard)
     if not given or int(given[1]) > int(given[2]):
-        raise UserError(f"--part {part}: give I/N with I from 1 to N, as in 1/8")
+        raise UserError(f"--shard {shard}: give I/N with I from 1 to N, as in 1/8")
     groups: dict[Path, list[Run]] = {run.folder: [run] for run in runs}
     for run in runs:
         for folder in (*run.prefixes, *([run.init_from.folder] if run.init_from else [])):

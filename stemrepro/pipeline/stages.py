@@ -10,7 +10,6 @@ an edit of one arm trains one arm. The first stage of a plan, `check`, writes on
 an unchanged stamp has nothing to do. Drawing takes seconds: those stages depend on the files themselves.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from pathlib import Path
 import yaml
 
 from stemrepro.common import code_hash as imports
-from stemrepro.common.files import sha256, write_json
+from stemrepro.common.files import write_json
 from stemrepro.common.paths import ANALYSES, DATA, PARAMS, PLAN, RECIPES, RESULTS
 from stemrepro.common.yaml_records import Dumper
 from stemrepro.config.catalog import Catalog
@@ -36,8 +35,6 @@ DRAWING, PIPELINE, TARGETS = Path("dvc.yaml"), PLAN / "dvc.yaml", PLAN / "target
 """The pipeline that draws committed results, that of a plan, and what DVC makes (`dvc repro $(cat plan/targets)`)."""
 SWEEPS = PLAN / "sweeps" / "dvc.yaml"
 """The sweeps at the scale of a plan, each of which runs when it is asked for by name."""
-INSTALLED = PLAN / "package.json"
-"""The hashes of the package's files, where it isn't in the folder."""
 HEADER = "# Written by 'stemrepro plan' from recipes/. Don't edit: stemrepro/pipeline/stages.py writes it.\n"
 CURVES = [
     {"results/laptop/validation_loss/data.csv": {
@@ -419,38 +416,14 @@ class _Plain(Dumper):
         return True
 
 
-def package_files() -> str:
-    """Return the text of plan/package.json: the sha256 of each file of the package, but for compiled ones."""
-    paths = sorted(path for path in imports.PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    sums = {path.relative_to(imports.PACKAGE).as_posix(): sha256(path) for path in paths}
-    return json.dumps(sums, indent=1) + "\n"
-
-
-def _on_installed(stages: dict[str, dict]) -> dict[str, dict]:
-    """Return stages that depend on plan/package.json in place of files of the package, which isn't in this folder."""
-
-    def dep(path: str) -> str:
-        return INSTALLED.as_posix() if path.partition("/")[0] == HOME else path
-
-    return {name: stage | {"deps": list(dict.fromkeys(map(dep, stage["deps"])))} for name, stage in stages.items()}
-
-
 def pipeline_texts(catalog: Catalog, scale: str) -> dict[Path, str]:
-    """Return the texts of dvc.yaml and of the files of plan/, but for params.yaml and targets.
-
-    plan/package.json is one of them where the package isn't in this folder.
-
-    DVC follows the package's own files in a clone. Elsewhere it is installed, and its place may be another tomorrow.
-    """
+    """Return the texts of dvc.yaml and of the files of plan/, but for params.yaml and targets."""
     files = {
         DRAWING: {"plots": CURVES, "stages": drawing(catalog)},
         PIPELINE: {"params": [PARAMS.name], "stages": pipeline(catalog, scale)},
         SWEEPS: {"stages": sweep_stages(catalog, scale)},
     }
     texts = {}
-    if not Path(HOME).is_dir():
-        files = {path: content | {"stages": _on_installed(content["stages"])} for path, content in files.items()}
-        texts = {INSTALLED: package_files()}
     dump = partial(yaml.dump, Dumper=_Plain, sort_keys=False, width=120)
     for path, content in files.items():
         home = {"wdir": "/".join([".."] * len(path.parent.parts))} if path.parent.parts else {}

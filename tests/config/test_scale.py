@@ -5,12 +5,12 @@ from pydantic import ValidationError
 from stemrepro.cli import estimate
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
-from stemrepro.config.scale import Extension, Scale, TunedSettings, Variant
+from stemrepro.config.scale import Extension, TunedSettings, Variant
 from stemrepro.model.cost import parameter_counts
 from stemrepro.model.transformer import Decoder
 from stemrepro.pipeline import plan
 from stemrepro.training.module import LanguageModule
-from tests.conftest import ROOT, TINY
+from tests.conftest import ROOT
 
 SCALES = [path.stem for path in (ROOT / "recipes/scales").glob("*.yaml")]
 PAPER = ["paper-350m", "paper-1b"]
@@ -177,9 +177,3 @@ def test_the_same_text_has_other_tokens(catalog, tiny):
     assert training.same_text(1.0) == training
     step = training.batch * training.sequence
     assert training.same_text(0.7777).tokens % step == 0
-
-
-@pytest.mark.parametrize(("launcher", "reason"), [(" ", "it is empty"), ("srun 'a", "No closing quotation")])
-def test_a_launcher_is_a_command(launcher, reason):
-    with pytest.raises(ValidationError, match=reason):
-        Scale.model_validate(TINY | {"launcher": launcher})

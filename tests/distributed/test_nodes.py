@@ -1,7 +1,4 @@
-"""A run of two machines against one process: two agents on this host, each with two ranks.
-
-Two nodes of a real Slurm: tests/cluster.
-"""
+"""A run of two machines against one process: two agents on this host, each with two ranks."""
 
 import json
 import os

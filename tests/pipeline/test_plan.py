@@ -291,8 +291,8 @@ def test_the_estimate_of_a_large_plan_is_in_days_of_a_gpu(catalog, monkeypatch):
     )
     console = Console(file=io.StringIO(), width=200)
     estimate.show(catalog, plan.make_params(only(catalog, "paper_audit"), "smoke"), console)
-    assert "about 10,800 years of training on this machine's CPU" in console.file.getvalue()
-    assert "about 781.2 days of one H100 at 40% of its peak" in console.file.getvalue()  # 2.7e22 / 4e14 / 86,400
+    assert "about 10,800 years of training on this machine's CPU, or 781.2 days of one H100" in console.file.getvalue()
+    # 2.7e22 / 4e14 / 86,400
 
 
 @pytest.mark.parametrize(

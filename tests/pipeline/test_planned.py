@@ -90,10 +90,10 @@ def test_shares_are_whole_even_and_keep_runs_with_what_they_resume_from(make_run
     assert share_of(every[:2], "3/3") == []
 
 
-@pytest.mark.parametrize("part", ["0/2", "3/2", "1", "a/b", "1/0", "-1/2"])
-def test_a_part_is_a_pair_of_numbers(part):
-    with pytest.raises(UserError, match=f"--part {part}: give I/N with I from 1 to N"):
-        share_of([], part)
+@pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b", "1/0", "-1/2"])
+def test_a_shard_is_a_pair_of_numbers(shard):
+    with pytest.raises(UserError, match=f"--shard {shard}: give I/N with I from 1 to N"):
+        share_of([], shard)
 
 
 @pytest.fixture
