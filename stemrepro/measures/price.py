@@ -12,7 +12,7 @@ from stemrepro.model.traffic import Step, copies_bytes, fsdp_bytes, rows_bytes, 
 FLOAT = 4
 """Bytes of a number, of weights, gradients and AdamW's two moments."""
 CORE_FLOPS = 4e10
-"""Training FLOPs per second of one core at the laptop scale (docs/LOG.md)."""
+"""Training FLOPs per second of one core at the laptop scale (two cores of an AMD EPYC, 2026-11-22)."""
 CHECKPOINTS = 2
 """Checkpoints of a run that are kept at a time."""
 
