@@ -10,7 +10,6 @@ libraries' models.
 
 import argparse
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,22 +17,13 @@ import torch
 from rich.console import Console
 from rich.table import Column, Table
 
-from benchmarks.arms import step
-from benchmarks.runs import as_a_worker, run_at
+from benchmarks.runs import as_a_worker, own_step, run_at
 from stemrepro.common.progress import track
 from stemrepro.measures.catalog import load
 from stemrepro.model.cost import flops_per_token
 from stemrepro.training.module import LanguageModule
 
 WARM_UP = 5
-Step = Callable[[torch.Tensor], float]
-"""Takes a step on a batch [micro_batch, seq + 1] and returns its seconds."""
-
-
-def own_step(module: LanguageModule) -> Step:
-    """Return a step as in training: loss, gradient, clipping and update."""
-    optimizer = module.configure_optimizers()["optimizer"]
-    return lambda batch: step(module, optimizer, batch, bf16=batch.is_cuda)[0]
 
 
 def main() -> None:

@@ -21,8 +21,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.arms import step
-from benchmarks.runs import as_a_worker, run_at
+from benchmarks.runs import as_a_worker, own_step, run_at
 from stemrepro.common.progress import track
 from stemrepro.measures.catalog import load
 from stemrepro.training.module import LanguageModule
@@ -55,15 +54,14 @@ def main() -> None:
     runs = [run_at(catalog, scale, name, blocks, Path("none")) for name in (options.other, options.arm)]
     widths = [round(factor * scale.model.ffn_width) for factor in options.factors]
     runs = [runs[0], *(replace(runs[1], model=replace(runs[1].model, ffn_width=width)) for width in widths)]
-    modules = [LanguageModule(run, compile=scale.training.compile) for run in runs]
-    optimizers = [module.configure_optimizers()["optimizer"] for module in modules]
-    seconds, order = np.empty((options.rounds + WARM_UP, len(modules))), list(range(len(modules)))
+    steps = [own_step(LanguageModule(run, compile=scale.training.compile)) for run in runs]
+    seconds, order = np.empty((options.rounds + WARM_UP, len(steps))), list(range(len(steps)))
     shape = scale.training.micro_batch, scale.model.sequence + 1
     for number in track(range(len(seconds)), "rounds"):
         batch = torch.randint(0, scale.model.vocab, shape, generator=torch.Generator().manual_seed(number))
         random.Random(number).shuffle(order)
         for place in order:
-            seconds[number, place], _ = step(modules[place], optimizers[place], batch, bf16=False)
+            seconds[number, place] = steps[place](batch)
     seconds = seconds[WARM_UP:]
     ratios, factors = seconds[:, 1:] / seconds[:, :1], np.array(widths) / scale.model.ffn_width
     table = Table(f"FFN of {options.arm}", "ffn_width", "ms per step", f"step / {options.other}", "quartiles")

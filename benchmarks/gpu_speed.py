@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.gpu_job import record
-from benchmarks.peer_training import transformers_llama
+from benchmarks.peers import transformers_llama
 from stemrepro.common.files import write_json
 from stemrepro.common.provenance import provenance
 from stemrepro.config.arm import shaped

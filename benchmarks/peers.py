@@ -1,173 +1,181 @@
-"""Speed against peers and limits: one table, docs/performance.csv, which docs/performance.md explains.
+"""A training step of ours against transformers' Llama and litgpt's GPT of the same shape, and STEM's against dense's.
 
-    python -m benchmarks.peers [--out docs/performance.csv]
-    python -m benchmarks.peers --quick
+    python -m benchmarks.peers [--out docs/performance.csv] [--quick]
 
-What is compared is timed in turns in one process with two threads. Weights are random and text is the vendored sample,
-so that nothing need be prepared. A row has medians over rounds and a 95% interval of their ratio. litgpt and FBGEMM are
-peers where they are installed (pip install --no-deps litgpt fbgemm-gpu-cpu==1.8.0).
+A step is forward, loss, backward, clipping and AdamW on one batch of random tokens. The peers have our loss, clipping
+and fused AdamW, so that only the model differs. Compiled steps are compiled alike, with the loss. Every round takes one
+step of each, in another order each time, in one process with two threads. A row has medians over rounds and a 95%
+interval of their ratio (a percentile bootstrap over rounds). litgpt is a peer where it is installed. What a GPU
+sustains is benchmarks/gpu_speed.py's.
 
---quick takes few rounds of small models, compiles none and writes nothing unless --out says where: does it run? What a
-GPU sustains is benchmarks/gpu_speed.py's.
+A run needs a text, of which no token is read: that of `make reproduce SCALE=smoke`. --quick takes few rounds of small
+models and compiles none: does it run?
 """
 
 import argparse
+import gc
 import os
-import sys
-import tempfile
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+import random
+import time
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import torch
-from rich.console import Console
-from rich.table import Table
+from scipy.stats import bootstrap
 
-from benchmarks import peer_embedding, peer_gather, peer_host_tables, peer_scoring, peer_update, peer_vocabulary
-from benchmarks.interleaved import Row
-from benchmarks.peer_training import Steps
-from benchmarks.runs import as_a_worker
+from benchmarks.runs import as_a_worker, own_step, run_at
 from stemrepro.common.files import atomic_write
-from stemrepro.common.progress import bar, duration
+from stemrepro.common.progress import track
 from stemrepro.common.provenance import provenance
-from stemrepro.config.catalog import Catalog
-from stemrepro.config.mixes import SampleMix
-from stemrepro.data.archives import fetch
-from stemrepro.data.corpus import build_corpus
-from stemrepro.data.encoding import write_blocks
-from stemrepro.data.tokenizer import train_tokenizer
+from stemrepro.config.scale import Scale
 from stemrepro.measures.catalog import load
-from stemrepro.training.compiling import compiler_works
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.cost import flops_per_token
+from stemrepro.model.loss import token_losses
+from stemrepro.training.compiling import compiled, compiler_works
+from stemrepro.training.module import LanguageModule, mean_loss
 
-THREADS = 2
-OUT = Path("docs/performance.csv")
-PACKAGES = ("torch", "transformers", "litgpt", "lm-eval", "fbgemm-gpu-cpu")
+THREADS, WARM_UP = 2, 3
+OUT, BLOCKS = Path("docs/performance.csv"), Path("data/smoke/blocks")
+STEMS = ("stem-third", "stem-half", "stem-full")
+MISSING = "not installed"
 WIDE = {"layers": 8}
 """What the models of width 256 have other than the scale gpu."""
-VOCAB = 512
-"""Of the sample's tokenizer."""
-ROUNDS_LEAST = 6
-"""Of --quick."""
+Step = Callable[[torch.Tensor], object]
 
 
-@dataclass(frozen=True)
-class Part:
-    """One measurement.
+def transformers_llama(shape: ModelConfig, length: int) -> torch.nn.Module:
+    """Return transformers' Llama of dense's shape."""
+    from transformers import LlamaConfig, LlamaForCausalLM
 
-    Attributes:
-        rounds: its length.
-        seconds: about how many it takes; the estimate adds them up.
-        rows: makes its rows; called with what is to be called after every round.
+    return LlamaForCausalLM(LlamaConfig(
+        vocab_size=shape.vocab, hidden_size=shape.width, intermediate_size=shape.ffn_width,
+        num_hidden_layers=shape.layers, num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads,
+        max_position_embeddings=length, rms_norm_eps=shape.norm_eps, tie_word_embeddings=False, use_cache=False,
+    ))  # fmt: skip
+
+
+def litgpt_gpt(shape: ModelConfig, length: int) -> torch.nn.Module:
+    """Return litgpt's GPT of dense's shape."""
+    from litgpt import GPT, Config
+
+    return GPT(Config(
+        block_size=length, vocab_size=shape.vocab, padded_vocab_size=shape.vocab, n_layer=shape.layers,
+        n_head=shape.heads, n_query_groups=shape.kv_heads, n_embd=shape.width, rotary_percentage=1.0,
+        parallel_residual=False, bias=False, norm_class_name="RMSNorm", norm_eps=shape.norm_eps,
+        mlp_class_name="LLaMAMLP", intermediate_size=shape.ffn_width,
+    ))  # fmt: skip
+
+
+PEERS = {"transformers": transformers_llama, "litgpt": litgpt_gpt}
+"""By package."""
+
+
+class Logits(torch.nn.Module):
+    """A peer as our loss calls a model."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def losses(self, tokens: torch.Tensor, targets: torch.Tensor, at_once: None) -> torch.Tensor:
+        """Return the losses in nats: tokens and the tokens that follow them [batch, seq] -> [batch, seq]."""
+        output = self.model(tokens)
+        return token_losses(getattr(output, "logits", output), targets)
+
+
+def peer_step(model: torch.nn.Module, clip: float, compile: bool) -> Step:
+    """Return a step on a batch [sequences, length + 1] of a model that gives logits."""
+    model, loss = Logits(model), compiled(mean_loss) if compile else mean_loss
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+
+    def take(batch: torch.Tensor) -> None:
+        loss(model, batch).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return take
+
+
+def interleaved(turns: dict[str, Step], size: tuple[int, int], vocab: int, rounds: int) -> dict[str, np.ndarray]:
+    """Return the seconds of each turn in each round, [rounds], all on the same random tokens of a round."""
+    seconds, order = {name: np.empty(rounds) for name in turns}, list(turns)
+    for number in track(range(-WARM_UP, rounds), "rounds"):
+        batch = torch.randint(1, vocab, size, generator=torch.Generator().manual_seed(number + WARM_UP))
+        random.Random(number + WARM_UP).shuffle(order)
+        for name in order:
+            start = time.perf_counter()
+            turns[name](batch)
+            if number >= 0:
+                seconds[name][number] = time.perf_counter() - start
+    return seconds
+
+
+def quotient(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float, float]:
+    """Return median of ours / median of theirs, both [rounds], with the ends of its 95% interval."""
+
+    def statistic(a: np.ndarray, b: np.ndarray, axis: int) -> np.ndarray:
+        return np.median(a, axis=axis) / np.median(b, axis=axis)
+
+    interval = bootstrap(
+        (ours, theirs), statistic, paired=True, vectorized=True, method="percentile", n_resamples=2000, rng=0
+    ).confidence_interval
+    return float(statistic(ours, theirs, 0)), float(interval.low), float(interval.high)
+
+
+def compared(scale: Scale, blocks: Path, size: tuple[int, int], compile: bool, rounds: int) -> list[dict]:
+    """Return rows: each peer against dense in tokens a second, and each STEM's step against dense's in milliseconds.
+
+    Args:
+        scale: whose shape the models have.
+        blocks: of any text of at most so large a vocabulary.
+        size: sequences and tokens of a batch.
     """
-
-    name: str
-    rounds: int
-    seconds: float
-    rows: Callable[[Callable[[], None]], list[Row]]
-
-
-@contextmanager
-def prepared() -> Iterator[Path]:
-    """Give a temporary folder with corpus/ and blocks/ of the vendored sample.
-
-    It also has what an export of a run reads.
-    """
-    with tempfile.TemporaryDirectory() as name:
-        home, mix = Path(name), SampleMix(kind="sample")
-        for folder in (home / "data/tiny", home / "results/tiny"):
-            folder.mkdir(parents=True)
-        fetch(mix, home / "raw")
-        build_corpus("sample", mix, home / "raw", home / "corpus")
-        train_tokenizer(home / "corpus/corpus.parquet", VOCAB, home / "data/tiny/tokenizer.json")
-        write_blocks(home / "corpus/corpus.parquet", home / "data/tiny/tokenizer.json", home / "blocks")
-        (home / "results/tiny/data_card.md").write_text("The vendored sample.\n", encoding="utf-8")
-        yield home
-
-
-def shaped(catalog: Catalog, scale: str, home: Path, size: tuple[int, int], device: str = "cpu", **model: int) -> Steps:
-    """Return steps at a scale, with other fields of its shape, on batches of `size` sequences and tokens."""
-    settings = catalog.scale(scale)
-    name = f"width {model.get('width', settings.model.width)}"
-    settings = settings.model_copy(update={"model": settings.model.model_copy(update=model | {"sequence": size[1]})})
-    return Steps(catalog, settings, name, home / "blocks", *size, device)
-
-
-def on_cpu(catalog: Catalog, home: Path, quick: bool) -> list[Part]:
-    """Return all measurements."""
-    small = {"vocab": VOCAB, "width": 32, "layers": 3, "heads": 2, "kv_heads": 1, "ffn_width": 48}
-    laptop = shaped(catalog, "laptop", home, (2, 32) if quick else (8, 128), **small if quick else {})
-    larger = shaped(catalog, "gpu", home, (2, 32) if quick else (4, 256), **small | {"width": 64} if quick else WIDE)
-    tables = {"vocab": 8192, "width": 128, "layers": 6, "heads": 4, "kv_heads": 2, "ffn_width": 352}
-    tall = shaped(catalog, "laptop", home, (2, 32) if quick else (4, 128), **small if quick else tables)
-    scored = shaped(catalog, "laptop", home, (8, 128), **small if quick else {"vocab": VOCAB})
-    read = shaped(catalog, "gpu", home, (4, 256), **small if quick else WIDE | {"vocab": VOCAB})
-    sizes = tuple(tall.scale.model.vocab * 2**doubling for doubling in range(5))
-    gather = (4096, 64, 512) if quick else (32000, 2560, 16384)  # a table of the paper's 350M
-    often = (lambda _: ROUNDS_LEAST) if quick else (lambda rounds: rounds)
-
-    def steps(at: Steps, compile: bool, rounds: int, seconds: float) -> Part:
-        kind = "compiled" if compile else "eager"
-        return Part(
-            f"steps at {at.name}, {kind}", often(rounds), seconds, lambda tick: at.rows(compile, often(rounds), tick)
-        )
-
-    parts = [steps(laptop, False, 60, 12), steps(larger, False, 12, 45)]
-    if compiles := not quick and compiler_works("cpu"):
-        parts.append(steps(laptop, True, 60, 100))
-    rounds = {
-        "products": often(9),
-        "vocabulary": often(15),
-        "scoring": often(9),
-        "gather": often(30),
-        "moved": often(20),
-        "looked up": often(20),
-        "host": often(30),
-    }
-    parts += [
-        Part("products in a step", 2 * rounds["products"], 10,
-             lambda tick: [at.products(rounds["products"], tick) for at in (laptop, larger)]),
-        Part("rows of the tables", rounds["vocabulary"], 60,
-             lambda tick: peer_vocabulary.measure(tall, sizes, rounds["vocabulary"], tick)),
-        Part("scoring", 2 * rounds["scoring"], 40,
-             lambda tick: peer_scoring.measure(scored, home, 16 if quick else 512, 64, rounds["scoring"], tick)),
-        Part("gather", 2 * rounds["gather"], 15,
-             lambda tick: peer_gather.measure(*gather, rounds["gather"], tick, "cpu")),
-        Part("rows moved", rounds["moved"], 20,
-             lambda tick: peer_update.measure(gather[0], gather[1], gather[2] // 4, rounds["moved"], tick)),
-        Part("rows looked up", 2 * rounds["looked up"], 20,
-             lambda tick: peer_embedding.measure(gather[0], gather[1], gather[2] // 4, rounds["looked up"], tick)),
-        Part("tables in host memory", 2 * rounds["host"], 60,
-             lambda tick: peer_host_tables.measure(read, 128, rounds["host"], tick)),
-    ]  # fmt: skip
-    if not compiles:
-        why = "--quick compiles nothing" if quick else "no compiler works here"
-        parts.append(Part("compiled", 1, 0, lambda tick: laptop.left_out(why)))
-    return parts
-
-
-def measured(parts: list[Part]) -> list[Row]:
-    """Return the rows of all parts, shown while they come."""
-    rows: list[Row] = []
-    with bar("measured", sum(part.seconds for part in parts)) as shown:
-        for part in parts:
-            rows += part.rows(lambda part=part: shown.update(part.seconds / part.rounds))
+    catalog, turns = load(), {}
+    runs = {arm: run_at(catalog, scale, arm, blocks, Path("none")) for arm in ("dense", *STEMS)}
+    for arm, run in runs.items():
+        turns[arm] = own_step(LanguageModule(run, compile))
+    for name, make in PEERS.items():
+        try:
+            turns[name] = peer_step(make(runs["dense"].model, size[1]), scale.training.clip, compile)
+        except ImportError:
+            continue
+    seconds = interleaved(turns, (size[0], size[1] + 1), scale.model.vocab, rounds)
+    del turns
+    gc.collect()
+    what = f"width {scale.model.width}, {'compiled' if compile else 'eager'}"
+    rows = []
+    for name in PEERS:
+        row = {"measure": "training step", "what": f"dense, {what}", "peer": name, "unit": "tokens/s"}
+        if name in seconds:
+            ratio, low, high = quotient(seconds[name], seconds["dense"])
+            speeds = [size[0] * size[1] / np.median(seconds[each]) for each in ("dense", name)]
+            row |= {"peer": f"{name} {version(name)}"} | dict(zip(("ours", "theirs"), speeds, strict=True))
+            row |= {"ratio": ratio, "low": low, "high": high}
+        rows.append(row | {"note": "" if name in seconds else MISSING})
+    flops = {arm: flops_per_token(run.model, size[1]) for arm, run in runs.items()}
+    for arm in STEMS:
+        ratio, low, high = quotient(seconds[arm], seconds["dense"])
+        times = {key: 1e3 * np.median(seconds[each]) for key, each in (("ours", arm), ("theirs", "dense"))}
+        row = {"measure": "STEM's step", "what": f"{arm}, {what}", "peer": "dense", "unit": "ms a step"}
+        row |= {"ratio": ratio, "low": low, "high": high, "flop_ratio": flops[arm] / flops["dense"]}
+        rows.append(row | times)
     return rows
 
 
 def origin() -> dict[str, str | int | float]:
     """Return the columns of every row about its origin."""
     about, versions = provenance(), {}
-    for package in PACKAGES:
+    for package in ("torch", *PEERS):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:
             continue
     return {
-        "command": " ".join(["python -m benchmarks.peers", *sys.argv[1:]]),
         "machine": about["machine"],
         "threads": torch.get_num_threads(),
         "load_before": round(os.getloadavg()[0], 2),
@@ -177,24 +185,22 @@ def origin() -> dict[str, str | int | float]:
     }
 
 
-def written(rows: list[Row], about: dict[str, str | int | float]) -> pd.DataFrame:
-    """Return the table that is committed."""
-    return pd.DataFrame([asdict(row) | about for row in rows])
+def measured(quick: bool, blocks: Path = BLOCKS) -> pd.DataFrame:
+    """Return all rows: at the laptop's width eager and compiled, and at width 256 eager."""
+    catalog = load()
+    small = {"vocab": 512, "width": 32, "layers": 3, "heads": 2, "kv_heads": 1, "ffn_width": 48}
 
+    def shape(name: str, **fields: int) -> Scale:
+        scale = catalog.scale(name)
+        return scale.model_copy(update={"model": scale.model.model_copy(update=fields)})
 
-def printed(rows: list[Row]) -> Table:
-    """Return the table that is shown."""
-    names = [field.name for field in fields(Row) if field.name != "note"]
-    table = Table(*(name.replace("_", " ") for name in names))
-    for row in rows:
-        values = asdict(row)
-        table.add_row(
-            *(
-                "" if values[n] is None else f"{values[n]:.4g}" if isinstance(values[n], float) else str(values[n])
-                for n in names
-            )
-        )
-    return table
+    laptop = shape("laptop", **small if quick else {"vocab": 512})
+    wide = shape("gpu", **small | {"width": 64} if quick else WIDE)
+    rows = compared(laptop, blocks, (2, 32) if quick else (8, 128), False, 6 if quick else 60)
+    rows += compared(wide, blocks, (2, 32) if quick else (4, 256), False, 6 if quick else 12)
+    if not quick and compiler_works("cpu"):
+        rows += compared(laptop, blocks, (8, 128), True, 60)
+    return pd.DataFrame(rows)
 
 
 def main() -> None:
@@ -203,21 +209,12 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    out = options.out or (None if options.quick else OUT)
     as_a_worker()
-    warnings.simplefilter("ignore")
     torch.set_num_threads(THREADS)
-    catalog, about = load(), origin()
-    with prepared() as home:
-        parts = on_cpu(catalog, home, options.quick)
-        print(
-            f"about {duration(sum(part.seconds for part in parts))} on two cores of an AMD EPYC, "
-            "longer when other work runs"
-        )
-        rows = measured(parts)
-    Console(width=200).print(printed(rows))
-    if out:
-        atomic_write(out, written(rows, about).to_csv(index=False, float_format="%.6g"))
+    about, table = origin(), measured(options.quick)
+    print(table.to_string(index=False))
+    if out := options.out or (None if options.quick else OUT):
+        atomic_write(out, table.assign(**about).to_csv(index=False, float_format="%.6g"))
         print(f"written: {out}")
 
 

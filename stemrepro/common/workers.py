@@ -2,7 +2,7 @@
 
 The processes come from a fork server that has imported what they need, so that start-up is paid once. Allocator
 thresholds and thread counts are set here, before the server starts, because glibc reads them at process start only:
-keeping freed pages is worth 6% of a step at the laptop scale (docs/LOG.md) and more where tensors are larger.
+keeping freed pages is worth 6% of a step at the laptop scale and more where tensors are larger.
 """
 
 import math

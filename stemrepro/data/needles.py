@@ -4,7 +4,7 @@
 
 Keys and values are words of one token each, dealt out anew in every document. So where a key comes again, only the
 context tells its value. Some documents are keys and values alone: without them a model of our size never learns the
-task (docs/LOG.md).
+task.
 """
 
 import re

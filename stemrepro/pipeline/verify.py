@@ -75,7 +75,7 @@ def committed_recipes(folder: Path) -> set[str]:
     if shown.returncode:
         raise UserError(
             f"verify compares with the committed results, but git says: {' '.join(shown.stderr.split())}; "
-            "docs/artifact.md says how an unpacked archive gets a commit"
+            "an unpacked archive gets a commit by git init -q && git add -A && git commit -qm stemrepro"
         )
     return {Path(line).parent.name for line in shown.stdout.splitlines() if line.endswith("/verdicts.json")}
 

@@ -339,7 +339,7 @@ def html(page: Page) -> str:
 
 def markdown(page: Page) -> str:
     """Return the page README.md: the questions, each with a link to its own page, and the recipes."""
-    rule, predictions = os.path.relpath("docs/verdicts.md", page.out), os.path.relpath("docs/predictions.md", page.out)
+    rule, predictions = os.path.relpath("docs/verdicts.md", page.out), os.path.relpath("docs/predictions.csv", page.out)
     words = page.words
     lines = [
         "# Questions and answers", "",
