@@ -13,13 +13,8 @@ estimate is named scale/recipe/name and a figure's data scale/recipe; a table in
     {{ scale("laptop", "runs") | number(".0f") }}                        also dense's tokens, parameters,
                                                                          tokens_per_parameter, vocab, layers, width,
                                                                          sequence, batch and learning_rate
-    {{ asked("rivals", "laptop", "equal-flops") }}                       sentences of claims; all of the recipe's
-                                                                         where none is named
     {{ tally("laptop") }}                                                verdicts by origin
-    {{ primary("laptop") }}                                              primary claims
-    {{ paper("laptop") }}                                                the paper's claims, those not attempted too
     {{ tables("third", "llama-3.2-1b") }}                                parameters and memory of shapes with STEM
-    {{ recipes("laptop") }}                                              verdicts by recipe
 
 Filters that write take a format of Python's, ".2f" unless given. `number` writes a number without its interval,
 `interval` the interval alone, `both` both. Other filters change a number and its interval: `minus` changes the sign,
@@ -46,10 +41,8 @@ from stemrepro.measures.costs import dense_and_stem
 from stemrepro.model.cost import parameter_counts, row_bytes
 from stemrepro.pipeline.plan import make_params
 from stemrepro.report.estimates import PANEL as ESTIMATES
-from stemrepro.report.page_parts import cell, shown
-from stemrepro.report.scoreboard import every_row, labelled, paper_table, primary_table
-from stemrepro.report.verdicts import read_verdicts, recipe_table, sizes, tally_table
-from stemrepro.verdicts.rule import NOT_TESTED
+from stemrepro.report.scoreboard import every_row
+from stemrepro.report.verdicts import read_verdicts, sizes, tally_table
 
 SOURCES = Path("docs/src")
 
@@ -150,12 +143,6 @@ class Numbers:
         recipe, _, claim = name.rpartition("/")
         return _pick("claim", claim, self._claims(recipe), recipe)["verdict"]
 
-    def asked(self, recipe: str, scale: str, *names: str) -> str:
-        """List claims of a recipe, all of them where none is named, with the scale at which they are asked."""
-        claims = self._catalog.recipe(recipe).claims
-        chosen = {name: _pick("claim", name, claims, f"recipes/{recipe}.yaml") for name in names} or claims
-        return "\n".join(f"* {claim.sentence} `{recipe}/{name}`, {scale}" for name, claim in chosen.items())
-
     def cell(self, name: str) -> Estimate:
         """Return a number of the paper."""
         return Estimate(self._catalog.paper.value(name))
@@ -224,36 +211,6 @@ class Numbers:
         """Count verdicts by origin, over the claims of a scale's page."""
         rows = every_row(scale, self._results)
         return "\n".join([*tally_table(rows), "", sizes(rows)])
-
-    def primary(self, scale: str) -> str:
-        """List the primary claims of a scale's page."""
-        return "\n".join(primary_table(list(map(labelled, every_row(scale, self._results)))))
-
-    def paper(self, scale: str) -> str:
-        """List the paper's claims on a scale's page, and what those at its own sizes would take, where none was run."""
-        catalog, rows = self._catalog, []
-        for name, at in shown(scale, self._results):
-            if (path := self._results / at / name / "verdicts.json").exists():
-                claims = [row for row in self._verdicts(path) if row["origin"] != "control"]
-                rows += [(catalog.recipes[name].paper_item, row) for row in claims]
-        lines = paper_table(rows)
-        for name, recipe in catalog.recipes.items():
-            for at in recipe.scales:
-                if recipe.origin != "control" and not (self._results / at / name).exists():
-                    flops = sum(run.flops for run in self._params(at).planned(at).values())
-                    lines.append(
-                        f"| {cell(recipe.title)} ({len(recipe.claims)} claims) | {recipe.paper_item} | no "
-                        f"| **{NOT_TESTED}** | not attempted: {flops / 1e18:,.0f} EFLOP of training |"
-                    )
-        return "\n".join(lines)
-
-    def recipes(self, scale: str) -> str:
-        """Count verdicts by recipe that has claims, over those of a scale's page."""
-        catalog, rows = self._catalog.recipes, {}
-        for name, at in shown(scale, self._results):
-            if (path := self._results / at / name / "verdicts.json").exists() and (claims := self._verdicts(path)):
-                rows[catalog[name].title] = (catalog[name].paper_item, claims)
-        return "\n".join(recipe_table(rows))
 
 
 def render(results: Path, sources: Path = SOURCES) -> dict[Path, str]:

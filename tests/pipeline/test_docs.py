@@ -181,46 +181,16 @@ def test_what_an_expression_writes(project, expression, words):
     assert written(f"before {{{{ {expression} }}}} after") == f"before {words} after"
 
 
-@pytest.mark.parametrize("which", ["tally", "primary", "recipes"])
-def test_tables_count_every_claim(which, project):
+def test_a_tally_counts_every_claim(project):
     (project / "results/laptop/rivals/data.csv").unlink()
     with (ROOT / "results/claims.csv").open(newline="") as file:
         claims = list(csv.DictReader(file))
-    Path("docs/src/a.md.j2").write_text(f'# A\n{{{{ {which}("laptop") }}}}')
+    Path("docs/src/a.md.j2").write_text('# A\n{{ tally("laptop") }}')
     lines = render(ROOT / "results")[Path("docs/a.md")].splitlines()[4:]
     lines = [line for line in lines if line.startswith("|")]
-    if which == "primary":
-        primary = {row["sentence"]: row["verdict"] for row in claims if row["primary"] == "True"}
-        assert {line.split(" | ")[0][2:]: line.split("**")[1] for line in lines} == primary
-    else:
-        cells = [cell for line in lines for cell in line.split("|")[2 if which == "tally" else 3 : -1]]
-        counts = [re.findall(r"\d+", cell) for cell in cells if cell.strip()]
-        assert sum(int(n) for found in counts for n in (found[:1] if which == "tally" else found)) == len(claims)
-        assert len(lines) == (3 if which == "tally" else len({row["recipe"] for row in claims}))
-
-
-def test_the_papers_claims_are_listed_with_those_that_would_cost_too_much(project):
-    """A claim that was not tested is without a value; what has no results is there with its FLOPs."""
-    claims = [
-        row("own", "supported", origin="control"),
-        row("shown", "contradicted", ours=-0.5, ci_low=-0.75, ci_high=-0.25, seeds=5, reason="below | 0"),
-        row("spikes", "not tested", ours=1.0, seeds=3, reason="too short", untested="runs too short"),
-    ]
-    (project / "results/laptop/rivals/verdicts.json").write_text(json.dumps(claims))
-    lines = written('{{ paper("laptop") }}').splitlines()
-    assert [[part.strip() for part in re.split(r"(?<!\\)\|", line)[3:-1]] for line in lines[2:4]] == [
-        ["laptop, 5 seeds", "**contradicted**, -0.500 (-0.750 to -0.250) nats/token", r"below \| 0"],
-        ["no", "**not tested**", "too short"],
-    ]
-    small, large = lines[4:]
-    assert "(6 claims)" in small
-    assert "(21 claims)" in large
-    # By hand: 1T tokens through 16 layers of Llama-3.2-1B with 4,096 keys, and its head, 2.997 GFLOPs each. STEM 1/3
-    # has 2.829; mid-training and the extension come on top.
-    layer = 2 * (2 * 2048**2 + 2 * 2048 * 512 + 3 * 2048 * 8192) + 4 * 4096 * 2048
-    dense = 3 * 1000001765376 * (16 * layer + 2 * 2048 * 128256) / 1e18
-    flops = float(re.search(r"not attempted: ([\d,]+) EFLOP of training", large)[1].replace(",", ""))
-    assert (1 + 2.829 / 2.997) * dense < flops < (1 + 2.829 / 2.997) * dense * 1.2
+    counts = [re.findall(r"\d+", cell) for line in lines for cell in line.split("|")[2:-1] if cell.strip()]
+    assert sum(int(found[0]) for found in counts) == len(claims)
+    assert len(lines) == 3
 
 
 @pytest.mark.parametrize(
@@ -257,7 +227,6 @@ def test_the_papers_claims_are_listed_with_those_that_would_cost_too_much(projec
         ('{{ cell("table-2/midtraining_tokens/350m") }}', "the number is NaN"),
         ('{{ scale("laptop", "cost") }}', "field 'cost' is unknown"),
         ('{{ scale("lap", "runs") }}', "scale 'lap' is unknown; did you mean 'laptop'?"),
-        ('{{ asked("rivals", "laptop", "over-jtok") }}', "claim 'over-jtok' is unknown"),
         ('{{ tally("nope") }}', "scale 'nope' is unknown"),
         ('{{ size("laptop/rivals/a") }}', "'size' is undefined"),
         ('{{ effect("laptop/rivals/a") | twice }}', "No filter named 'twice'"),
