@@ -104,7 +104,6 @@ def test_a_plan_names_its_repositories(catalog):
         ("dataset", "allenai/olmo-mix-1124"),
         ("dataset", "nvidia/Nemotron-CC-Math-v1"),
         ("dataset", "nvidia/Nemotron-Pretraining-Code-v1"),
-        ("model", "meta-llama/Llama-3.2-1B"),
     ]
 
 
