@@ -36,7 +36,6 @@ NAMED = {
     "stemrepro.common.fork_server_avx512": "stemrepro/pipeline/planned.py",
     "stemrepro.training.fork_server": "stemrepro/pipeline/planned.py",
     "stemrepro.convert.llama": "docs/howto.md",
-    "stemrepro.convert.official": "docs/howto.md",
     "stemrepro.data.make_sample": "stemrepro/data/make_sample.py",  # python -m, when the sample is made anew
 }
 """Modules that no other imports, and the file that names them."""

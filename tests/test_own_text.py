@@ -10,7 +10,6 @@ import shutil
 
 import pytest
 import yaml
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from stemrepro.cli.making import data
 from stemrepro.common.files import read_rows
@@ -77,18 +76,8 @@ def test_all_recipes_are_planned_and_what_is_planned_runs(project):
     assert page.endswith("</main>\n")
 
 
-def test_a_large_text_with_a_published_tokenizer_is_trained_on_and_scored(project, capsys):
-    """Its end mark is entry 1; all that reads tokens takes 0."""
-    published = Tokenizer(models.BPE())
-    published.pre_tokenizer, published.decoder = pre_tokenizers.ByteLevel(False), decoders.ByteLevel()
-    letters = pre_tokenizers.ByteLevel.alphabet()
-    texts = [path.read_text() for path in sorted((project / "own").iterdir())]
-    trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=["<s>", "</s>"], initial_alphabet=letters)
-    published.train_from_iterator(texts, trainer)
-    published.save(str(project / "published.json"))
-    source = {"dataset": "own", "licence": "CC0", "attribution": "nobody"}
-    large = {"kind": "shards", "sources": {"mine": source}, "held_out": 10, "sample": 30}
-    large |= {"tokenizer": "published.json", "end_mark": "</s>"}
+def test_a_large_text_is_trained_on_and_scored(project, capsys):
+    large = MINE | {"sample": 60, "document": "line"}
     mixes = yaml.safe_load((project / "recipes/mixes.yaml").read_text())
     (project / "recipes/mixes.yaml").write_text(yaml.safe_dump(mixes | {"mine": large}))
     _, params = plan.write("tiny")
@@ -100,12 +89,9 @@ def test_a_large_text_with_a_published_tokenizer_is_trained_on_and_scored(projec
     run = next(iter(runs_of("tiny", "mine", chosen)))
     train(run, quiet)
     index = json.loads((project / "data/tiny/blocks/index.json").read_text())
-    assert index["end_mark"] == {"name": "published.json", "mark": "</s>", "id": 1}
-    text = sum(len(path.read_text().strip().encode()) for path in (project / "own").iterdir())
-    held_out = json.loads((project / "data/mine/corpus/corpus.json").read_text())["kept"]["mine"]
-    assert index["splits"]["train"]["text_by_source"]["mine"]["bytes"] == text - sum(
-        held_out[split]["bytes"] for split in ("validation", "tune")
-    )
+    sampled = json.loads((project / "data/mine/corpus/corpus.json").read_text())["kept"]["hub"]["train"]["bytes"]
+    read = json.loads((project / "data/mine/raw/hub.json").read_text())["bytes"]
+    assert sampled < index["splits"]["train"]["text_by_source"]["hub"]["bytes"] < read
     score = pkgutil.resolve_name("stemrepro.evaluation.losses:score")
     scored = score(run, quiet, params.scale["tiny"].evaluation, "losses")
-    assert set(scored["buckets"].source) == {"mine"}
+    assert set(scored["buckets"].source) == {"hub"}

@@ -14,6 +14,7 @@ from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.paths import DATA, RESULTS, RUNS, SCORES
 from stemrepro.common.provenance import commit, no_repository
 from stemrepro.common.stopping import leave_with_parent
+from stemrepro.config.mixes import is_large
 from stemrepro.config.scores import PARTS
 
 OF_MIX = ("fetch", "corpus", "items")
@@ -96,10 +97,6 @@ def _data_of_mix(step: str, mix: str) -> None:
 
         fetch(settings, folder / "raw")
     elif step == "corpus":
-        if settings.kind == "shards":
-            from stemrepro.data.shards import write_sample
-
-            return write_sample(mix, settings, folder / "raw", folder / "corpus")
         from stemrepro.data.corpus import build_corpus
 
         build_corpus(mix, settings, folder / "raw", folder / "corpus")
@@ -117,10 +114,6 @@ def _data_of_scale(step: str, scale: str) -> None:
     if step == "tokenizer":
         from stemrepro.data.tokenizer import train_tokenizer
 
-        if getattr(params.mix[settings.data], "tokenizer", ""):
-            from stemrepro.data.shards import write_published
-
-            return write_published(corpus, settings.vocab, folder / "tokenizer.json")
         train_tokenizer(corpus, settings.vocab, folder / "tokenizer.json")
     elif step == "vocabularies":
         from stemrepro.data.vocabularies import write_vocabularies
@@ -137,7 +130,7 @@ def _data_of_scale(step: str, scale: str) -> None:
         if mid is None:
             raise UserError(f"no recipe of scale '{scale}' trains on a blend")
         card = RESULTS / scale / "data_card_mid.md"
-        own = folder / "blocks" if params.mix[settings.data].kind == "shards" else None
+        own = folder / "blocks" if is_large(params.mix[settings.data]) else None
         place = (corpus.parent, folder / "tokenizer.json", folder / "mid", card)
         write_blend(mid.name, mid.mix, mid.tokens, *place, own=own)
     elif step == "check":
@@ -153,11 +146,10 @@ def _data_of_scale(step: str, scale: str) -> None:
     else:
         from stemrepro.data.card import data_card
         from stemrepro.data.encoding import write_blocks
+        from stemrepro.data.large import write_large
 
-        if params.mix[settings.data].kind == "shards":
-            from stemrepro.data.shards import write_shards
-
-            write_shards(params.mix[settings.data], corpus, folder / "tokenizer.json", folder / "blocks")
+        if is_large(params.mix[settings.data]):
+            write_large(source / "raw", corpus, folder / "tokenizer.json", folder / "blocks")
         else:
             write_blocks(corpus, folder / "tokenizer.json", folder / "blocks")
         data_card(source, folder / "blocks", RESULTS / scale / "data_card.md")

@@ -15,7 +15,7 @@ from stemrepro.common.paths import RECIPES
 from stemrepro.common.yaml_records import Record, Strict, checked_name, parse, read_yaml
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import Arm, run_settings, shaped
-from stemrepro.config.mixes import BlendMix, Mix, parse_mix
+from stemrepro.config.mixes import BlendMix, Mix, is_large, parse_mix
 from stemrepro.config.paper import Cells, Paper
 from stemrepro.config.recipe import Claim, Estimate, Recipe
 from stemrepro.config.retrofit import KINDS, check
@@ -236,12 +236,12 @@ def read_recipes(folder: Path = RECIPES) -> Catalog:
             raise UserError(
                 f"{folder}/scales/{name}.yaml: mid: {unknown('blend', scale.mid, blends, 'recipes/mixes.yaml')}"
             )
-        blend, kind = mixes.get(scale.mid or ""), mixes[scale.data].kind
+        blend = mixes.get(scale.mid or "")
         parts = blend.parts.values() if isinstance(blend, BlendMix) else ()
-        if kind != "shards" and any(part.mix.kind == "shards" for part in parts):
+        if not is_large(mixes[scale.data]) and any(is_large(part.mix) for part in parts):
             raise UserError(
-                f"{folder}/scales/{name}.yaml: mid: '{scale.mid}' has parts of kind 'shards', and '{scale.data}' is of "
-                f"kind '{kind}'; a blend is in memory, or in shards, as a whole"
+                f"{folder}/scales/{name}.yaml: mid: '{scale.mid}' has parts with a `sample`, and '{scale.data}' has "
+                "none; a blend is in memory, or in shards, as a whole"
             )
         for arm_name, arm in arms.items():
             try:

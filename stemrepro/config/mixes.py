@@ -51,46 +51,22 @@ class HubMix(Strict):
     document: Literal["file", "line"] = later(
         "file", description="what a document is in .txt files; elsewhere a row is one"
     )
+    sample: Positive | None = later(
+        None, description="kilobytes of it in corpus.parquet; for a text that memory can't hold (stemrepro.data.large)"
+    )
     licence: str
     attribution: str
-
-    @property
-    def local(self) -> bool:
-        """Whether it is a folder on this machine."""
-        return Path(self.dataset).is_dir()
-
-
-class ShardSource(Strict):
-    """Files of a folder or of a dataset of the hub, read side by side (stemrepro.data.shards)."""
-
-    dataset: str = Field(min_length=1, description="owner/name, or a folder")
-    files: str = Field("*", description="pattern of names; .parquet, .jsonl, .txt, or .jsonl or .json with .gz or .zst")
-    revision: str = Field("main", description="branch, tag or commit; the commit read is recorded")
-    text: str = Field("text", description="column that holds a document's text")
-    licence: str
-    attribution: str
-
-    @property
-    def local(self) -> bool:
-        """Whether it is a folder on this machine."""
-        return Path(self.dataset).is_dir()
-
-
-class ShardsMix(Strict):
-    """Text of any size, which is never in memory as a whole (stemrepro.data.shards)."""
-
-    kind: Literal["shards"]
-    sources: dict[Name, ShardSource] = Field(min_length=1, description="what is read, by names of their own")
-    tokenizer: str = Field("", description="a tokenizer.json or a name of the hub; without, one of the scale's own")
-    end_mark: str = Field("", description="that tokenizer's token which ends a document")
-    held_out: Positive = Field(10_000, description="kilobytes for validation, of each source; tune has half as many")
-    sample: Positive = Field(100_000, description="kilobytes of training text, that vocabulary and counts are made of")
 
     @model_validator(mode="after")
-    def _marked(self) -> "ShardsMix":
-        if bool(self.tokenizer) != bool(self.end_mark):
-            raise ValueError("tokenizer and end_mark go together: the second names the token that ends a document")
+    def _streamed(self) -> "HubMix":
+        if self.sample and not self.streaming:
+            raise ValueError("a mix with a sample is read as it streams; leave streaming out")
         return self
+
+    @property
+    def local(self) -> bool:
+        """Whether it is a folder on this machine."""
+        return Path(self.dataset).is_dir()
 
 
 def check_prose(vendored: bool, sources: tuple[str, ...]) -> None:
@@ -208,13 +184,7 @@ class BlendPart(Strict):
     """Text of another kind, and its share."""
 
     share: Fraction = Field(description="of the training tokens")
-    mix: Annotated[ArchiveMix | SampleMix | HubMix | ShardsMix, Field(discriminator="kind")]
-
-    @model_validator(mode="after")
-    def _in_the_scales_tokens(self) -> "BlendPart":
-        if isinstance(self.mix, ShardsMix) and self.mix.tokenizer:
-            raise ValueError("a blend is in the tokens of the scale's own text; leave tokenizer and end_mark out")
-        return self
+    mix: Annotated[ArchiveMix | SampleMix | HubMix, Field(discriminator="kind")]
 
 
 class BlendMix(Strict):
@@ -235,12 +205,11 @@ class BlendMix(Strict):
         return self
 
 
-Mix = ArchiveMix | SampleMix | HubMix | ShardsMix | FactsMix | RecallMix | InventedMix | NeedlesMix
+Mix = ArchiveMix | SampleMix | HubMix | FactsMix | RecallMix | InventedMix | NeedlesMix
 MIX_KINDS: dict[str, type[Mix | BlendMix]] = {
     "archives": ArchiveMix,
     "sample": SampleMix,
     "hub": HubMix,
-    "shards": ShardsMix,
     "facts": FactsMix,
     "recall": RecallMix,
     "invented": InventedMix,
@@ -256,6 +225,11 @@ MADE = ("facts", "recall", "invented", "needles")
 def in_the_sample(mix: Mix) -> bool:
     """Tell whether all that a mix reads lies in the vendored sample."""
     return mix.kind == "sample" or (mix.kind in ("facts", "needles") and mix.vendored)
+
+
+def is_large(mix: Mix | BlendMix) -> bool:
+    """Tell whether the training text of a mix is never in memory as a whole, and its token blocks are in shards."""
+    return isinstance(mix, HubMix) and mix.sample is not None
 
 
 def parse_mix(value: object, file: Path, name: str) -> Mix | BlendMix:

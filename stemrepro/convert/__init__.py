@@ -1,1 +1,1 @@
-"""Conversion of models: Hugging Face's folders, Llama, the official code's checkpoints."""
+"""Conversion of models: Hugging Face's folders and Llama."""

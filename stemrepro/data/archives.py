@@ -122,10 +122,6 @@ def fetch(mix: Mix, folder: Path, pins: Path = PINS) -> None:
         from stemrepro.data.hub import take
 
         take(mix, folder)
-    elif mix.kind == "shards":
-        from stemrepro.data.shards import list_files
-
-        list_files(mix, folder)
     elif mix.kind not in ("recall", "invented"):
         others = {"facts": {SOURCES["factbook"]["archive"]}, "archives": {BENCHMARKS}}.get(mix.kind, set())
         needed = {SOURCES[source]["archive"] for source in mix.sources} | others

@@ -19,14 +19,14 @@ from tokenizers import Tokenizer
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_json
 from stemrepro.common.progress import track
-from stemrepro.config.mixes import BlendMix, Mix
+from stemrepro.config.mixes import BlendMix, Mix, is_large
 from stemrepro.data.archives import fetch
 from stemrepro.data.card import data_card
 from stemrepro.data.corpus import build_corpus, write_corpus
 from stemrepro.data.encoding import write_blocks
 from stemrepro.data.integrity import files_of, read_corpus, read_index
-from stemrepro.data.shards import FILES, encode_texts, end_mark, write_sample
-from stemrepro.data.shares import File, check_share, text_needed, train_index, write_share
+from stemrepro.data.large import encode_parts
+from stemrepro.data.shares import File, check_share, train_index, write_share
 from stemrepro.data.tokenizer import read_tokenizer
 
 PIECE = 4000
@@ -80,29 +80,25 @@ def _about(report: dict) -> dict:
     return {key: "; ".join(dict.fromkeys(about[key] for about in sources if about[key])) for key in sources[0]}
 
 
-def files_of_part(part: str, mix: Mix, rows: list[dict], tokens: int, tokenizer_file: Path, folder: Path) -> list[File]:
-    """Write a text's training tokens, of large texts about twice as many as asked for; return their files.
+def files_of_part(part: str, mix: Mix, raw: Path, tokenizer_file: Path, folder: Path) -> list[File]:
+    """Write a text's training tokens; return their files.
 
     Args:
-        rows: of its corpus, which is in `folder`.
+        raw: its raw inputs.
+        folder: has its corpus.
     """
-    if mix.kind != "shards":
-        write_blocks(folder / "corpus.parquet", tokenizer_file, folder / "blocks")
-        about = read_index(folder / "blocks")["splits"]["train"]
-        return [File(part, folder / "blocks" / file["name"], file["tokens"]) for file in files_of(about, "train")]
-    most = text_needed(rows, tokens, read_tokenizer(tokenizer_file))
-    encoded = encode_texts(mix, read_json(folder / FILES), tokenizer_file, folder / "shards", most=most)
-    shards = [written["shard"] for written in encoded]
-    return [File(part, folder / "shards" / shard["name"], shard["tokens"]) for shard in shards]
+    if is_large(mix):
+        shards = [written["shard"] for written in encode_parts(raw, tokenizer_file, folder / "shards")]
+        return [File(part, folder / "shards" / shard["name"], shard["tokens"]) for shard in shards]
+    write_blocks(folder / "corpus.parquet", tokenizer_file, folder / "blocks")
+    about = read_index(folder / "blocks")["splits"]["train"]
+    return [File(part, folder / "blocks" / file["name"], file["tokens"]) for file in files_of(about, "train")]
 
 
-def write_shares(
-    mix: BlendMix, tokens: int, texts: dict[str, list[dict]], tokenizer_file: Path, out: Path, own: Path
-) -> dict:
+def write_shares(mix: BlendMix, tokens: int, tokenizer_file: Path, out: Path, own: Path) -> dict:
     """Write `out`/blocks/<text>-<number>.bin, the blend's training split in shards; return what the index says of it.
 
     Args:
-        texts: rows of each text's corpus, by name.
         own: token blocks of the scale's own text.
     """
     index = read_index(own)
@@ -117,8 +113,7 @@ def write_shares(
     shares = {"own": round(mix.own * tokens)}
     for part, planned in mix.parts.items():
         shares[part] = round(planned.share * tokens)
-        place = (tokenizer_file, out / "parts" / part)
-        files[part] = files_of_part(part, planned.mix, texts[part], shares[part], *place)
+        files[part] = files_of_part(part, planned.mix, out / "raw" / part, tokenizer_file, out / "parts" / part)
     written = []
     for text, of_text in track(files.items(), "blending"):
         written += write_share(text, of_text, shares[text], index["token_bytes"], out / "blocks")
@@ -151,8 +146,7 @@ def write_blend(
         if part in report["sources"]:
             raise UserError(f"mix '{name}': the scale's own text has a source '{part}'; give that part another name")
         fetch(planned.mix, out / "raw" / part)
-        build = write_sample if planned.mix.kind == "shards" else build_corpus
-        build(part, planned.mix, out / "raw" / part, out / "parts" / part)
+        build_corpus(part, planned.mix, out / "raw" / part, out / "parts" / part)
         texts[part] = [row | {"source": part} for row in read_corpus(out / "parts" / part / "corpus.parquet")]
         shares[part] = planned.share
         other = read_json(out / "parts" / part / "corpus.json")
@@ -164,16 +158,16 @@ def write_blend(
             near = report["removed"].setdefault("near_duplicate_passages", {})
             near[part] = sum(lost.values())
             report["compared"] = "each text within itself"
-    rows, train, more = [], None, None
+    rows, train = [], None
     if own:
         rows = [row for every in texts.values() for row in every]
-        train, more = write_shares(mix, tokens, texts, tokenizer_file, out, own), {"end_mark": end_mark(base)}
+        train = write_shares(mix, tokens, tokenizer_file, out, own)
     else:
         for part, every in track(texts.items(), "blending"):
             rows += [row for row in every if row["split"] != "train"]
             rows += so_many(part, every, round(shares[part] * tokens), tokenizer)
     write_corpus(rows, out / "corpus", report | {"mix": name})
-    write_blocks(out / "corpus" / "corpus.parquet", tokenizer_file, out / "blocks", train, more)
+    write_blocks(out / "corpus" / "corpus.parquet", tokenizer_file, out / "blocks", train)
     for part in mix.parts:
         shutil.rmtree(out / "parts" / part / "shards", ignore_errors=True)
     data_card(out, out / "blocks", card)

@@ -1,6 +1,6 @@
 """Token blocks on disk, and batches that are a pure function of (seed, number).
 
-stemrepro.data.encoding turns a corpus into one flat file of token ids per split, stemrepro.data.shards a larger text
+stemrepro.data.encoding turns a corpus into one flat file of token ids per split, stemrepro.data.large a larger text
 into several; `TokenBlocks` maps such files into memory. A block is `length + 1` tokens: inputs and, shifted by one,
 targets. Batch k needs nothing but the seed and k. So a resumed run reads batch k again, and there is no loader state
 to lose.
@@ -50,7 +50,7 @@ class TokenBlocks:
     """One split, mapped into memory. No token is read before it is asked for.
 
     Args:
-        folder: what `write_blocks` or `write_shards` wrote.
+        folder: what `write_blocks` or `write_large` wrote.
         split: "train", "tune" or "validation".
         length: tokens per sequence.
         vocab: rows of the model's embedding; the tokens' vocabulary must not be larger.

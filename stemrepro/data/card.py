@@ -76,19 +76,12 @@ def data_card(mix: Path, folder: Path, out: Path) -> None:
         f"{report['documents_read']:,} documents read; {removed['repeated_passages_only']:,} dropped because every "
         f"passage had occurred before, {nearly}."
     )
-    vocabulary = f"{index['vocab']:,} byte-level BPE tokens"
     if "shards" in index["splits"]["train"]:
-        read = "Documents were compared with nothing, so duplicates are those that the sources have."
-        mark = index["end_mark"]
-        if mark["name"]:
-            vocabulary = (
-                f"{index['vocab']:,} tokens of `{mark['name']}`, whose end mark `{mark['mark']}` and token 0 have "
-                f"changed places (it was {mark['id']})"
-            )
+        read = "Copies of a document are in one split. Nothing else was compared; duplicates are the sources' own."
     lines = [
         f"# Data card: mix `{report['mix']}`",
         "",
-        f"{read} Split by whole documents. Vocabulary: {vocabulary}.",
+        f"{read} Split by whole documents. Vocabulary: {index['vocab']:,} byte-level BPE tokens.",
         "",
         "| source | split | documents | bytes | words | tokens |",
         "|---|---|--:|--:|--:|--:|",

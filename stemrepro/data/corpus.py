@@ -9,6 +9,8 @@
    be `C#` and `a + b` be `a - b`. In the archives' corpora they aren't, as results were made of these.
 3. Whole documents are held out, in the order of their ids' hashes. Of each source validation gets 8% of the bytes or
    a little more, tune (where learning rates are chosen) the next 4%, and training the rest.
+
+Of a text that memory can't hold the corpus is a sample (stemrepro.data.large).
 """
 
 import hashlib
@@ -22,21 +24,21 @@ from datasketch import MinHash, MinHashLSH
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_json, write_json
 from stemrepro.common.progress import track
-from stemrepro.config.mixes import Mix
+from stemrepro.config.mixes import Mix, is_large
 from stemrepro.config.sources import SOURCES
 from stemrepro.data import atlas, invented, needles, recall
 from stemrepro.data.atlas import FILE, atlas_documents, chosen, make_atlas
 from stemrepro.data.documents import read_countries, read_documents
-from stemrepro.data.integrity import SPLITS, store_corpus
+from stemrepro.data.integrity import SPLITS, TUNE, VALIDATION, store_corpus
 from stemrepro.data.invented import invented_documents
 from stemrepro.data.invented import words as invented_words
+from stemrepro.data.large import sample_rows
 from stemrepro.data.near_duplicates import near_duplicates
 from stemrepro.data.needles import Deal, needle_documents
 from stemrepro.data.readers import Document, hash_order
 from stemrepro.data.recall import made_up_words, recall_documents
 from stemrepro.data.tokenizer import WORDS
 
-VALIDATION, TUNE = 0.08, 0.04  # shares of a source's bytes
 DUPLICATE_LENGTH = 30
 JACCARD = 0.8
 PERMUTATIONS = 64
@@ -209,10 +211,16 @@ def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
     Raises:
         UserError: an input is missing or damaged, or a source has no document in one of the splits.
     """
+    revision = read_json(raw / "hub.json")["revision"] if mix.kind == "hub" else None
+    about = {source: about | {"revision": revision} for source, about in about_sources(mix).items()}
+    if is_large(mix):
+        read, removed = read_json(raw / "hub.json")["documents"], {"repeated_passages_only": 0, "near_duplicates": 0}
+        write_corpus(sample_rows(raw), out, {"mix": name, "sources": about, "documents_read": read, "removed": removed})
+        return
     documents = list(track(read_documents(mix, raw), "reading"))
     compared = WITH_SYMBOLS if mix.kind == "hub" else PLAIN
     unique = list(drop_repeated_passages(documents, compared))
-    removed: dict = {"repeated_passages_only": len(documents) - len(unique)}
+    removed = {"repeated_passages_only": len(documents) - len(unique)}
     if mix.kind == "archives" and mix.near_duplicates == "passages":
         kept, removed["near_duplicate_passages"] = drop_near_passages(unique)
     else:
@@ -240,6 +248,4 @@ def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
                 f"repeats: {read - left:,}); a document is in one split as a whole, so add some that differ, or cut "
                 "long ones into several"
             )
-    revision = read_json(raw / "hub.json")["revision"] if mix.kind == "hub" else None
-    about = {source: about | {"revision": revision} for source, about in about_sources(mix).items()}
     write_corpus(rows, out, {"mix": name, "sources": about, "documents_read": len(documents), "removed": removed})

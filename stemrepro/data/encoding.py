@@ -12,9 +12,7 @@ from stemrepro.data.tokenizer import read_tokenizer, token_bytes
 from stemrepro.model.config import END_OF_DOCUMENT
 
 
-def write_blocks(
-    corpus: Path, tokenizer_file: Path, out: Path, train: dict | None = None, more: dict | None = None
-) -> None:
+def write_blocks(corpus: Path, tokenizer_file: Path, out: Path, train: dict | None = None) -> None:
     """Write `out`/{train,tune,validation}.bin and `out`/index.json.
 
     Training documents are concatenated in the order of their ids' hashes, so that sources mix; held-out documents are
@@ -23,15 +21,12 @@ def write_blocks(
 
     Args:
         train: the index of a training split that is written already, and of which the corpus holds a sample.
-        more: what the index says besides.
     """
     tokenizer = read_tokenizer(tokenizer_file)
     rows = read_corpus(corpus)
     rows.sort(key=lambda row: order(row["source"], row["id"]))
     dtype = token_type(tokenizer.get_vocab_size())
-    index: dict = {"vocab": tokenizer.get_vocab_size(), "token_bytes": token_bytes(tokenizer), "splits": {}} | (
-        more or {}
-    )
+    index: dict = {"vocab": tokenizer.get_vocab_size(), "token_bytes": token_bytes(tokenizer), "splits": {}}
     for split in SPLITS:
         if split == "train" and train is not None:
             index["splits"][split] = train

@@ -2,39 +2,45 @@
 
 They go through the same corpus, tokenizer and block steps as the pinned archives. Documents are taken in the
 dataset's order until there is enough text, so that with `streaming` nothing beyond that is downloaded. The corpus step
-holds its documents in memory: this is for gigabytes, not terabytes.
+holds its documents in memory. A mix with a `sample` is written part by part instead, and goes on where it was killed.
 
 A folder is read file by file, so that an error names the file. It is read through a temporary cache, as the library
 tells files apart by their time, not by what they hold.
 """
 
+import io
 import json
 import logging
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import digest, read_json, sha256, write_json
+from stemrepro.common.files import atomic_write, digest, read_json, sha256, write_json
 from stemrepro.common.progress import bar
-from stemrepro.config.mixes import HubMix, ShardSource
+from stemrepro.config.mixes import HubMix
 
 LEADING = re.compile(r"\A\ufeff?(?:[^\S\n]*\n)*")
 """A byte order mark and blank lines before a text."""
 SUFFIXES = (".txt", ".jsonl", ".csv", ".parquet")
+PARTS = "parts"
+"""Folder of a large text's documents, a file per part."""
+PART = 2**26
+"""Bytes of text of a part; its last document crosses them."""
 KINDS = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]} files"
 
 
-def resolved_revision(mix: HubMix | ShardSource) -> str:
+def resolved_revision(mix: HubMix) -> str:
     """Return the commit that `mix.revision` is now; for a local folder a hash of its files and of what a document is.
 
     Raises:
         UserError: the hub can't be reached or knows no such dataset or revision.
     """
-    if isinstance(mix, HubMix) and mix.local:
+    if mix.local:
         folder = Path(mix.dataset)
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         return "local-" + digest([mix.document, {path.relative_to(folder).as_posix(): sha256(path) for path in files}])
@@ -112,7 +118,7 @@ def tables(mix: HubMix, revision: str, cache: str) -> Iterator[tuple[str, Callab
         yield file, lambda: builder.as_streaming_dataset(split=mix.split)
 
 
-def text_of(mix: HubMix | ShardSource, row: dict, file: str, number: int) -> str | None:
+def text_of(mix: HubMix, row: dict, file: str, number: int) -> str | None:
     """Return a row's text without blank lines around it; None where the row has none.
 
     Raises:
@@ -131,23 +137,33 @@ def text_of(mix: HubMix | ShardSource, row: dict, file: str, number: int) -> str
     return value and LEADING.sub("", value).rstrip()
 
 
-def texts(mix: HubMix, revision: str) -> Iterator[str | None]:
+def texts(mix: HubMix, revision: str, place: dict | None = None) -> Iterator[str | None]:
     """Return the text of every row, in the dataset's order; None where a row has none.
+
+    Args:
+        place: where to begin, as `saved` made it; {} for the beginning. It is kept at the row that was read last.
 
     Raises:
         UserError: no such configuration, split or column; a file or row that can't be read, or a file without text.
     """
+    place = {} if place is None else place
     where = f"dataset '{mix.dataset}' (config {mix.config}, split {mix.split})"
     right = f"a folder holds {KINDS}" if mix.local else "see its page on the hub"
     with TemporaryDirectory() as cache:
         try:
-            for file, read in tables(mix, revision, cache):
+            for table, (file, read) in enumerate(tables(mix, revision, cache)):
+                if table < place.get("table", 0):
+                    continue
                 if mix.local:
                     where, right = file, f"mend it or take it out; a folder holds {KINDS}"
-                has_text = False
-                for number, row in enumerate(read(), 1):
+                rows, first, has_text = read(), 1, False
+                if table == place.get("table"):
+                    rows.load_state_dict(place["rows"])
+                    first, has_text = place["number"] + 1, place["has_text"]
+                for number, row in enumerate(rows, first):
                     text = text_of(mix, row, where, number)
                     has_text = has_text or bool(text)
+                    place |= {"table": table, "rows": rows, "number": number, "has_text": has_text}
                     yield text
                 if not has_text:
                     raise UserError(f"{where} has no text in column '{mix.text}'; {right}")
@@ -158,8 +174,77 @@ def texts(mix: HubMix, revision: str) -> Iterator[str | None]:
             raise UserError(broken_line(where) or f"{where}: {cause(error)}; {right}") from error
 
 
+def saved(place: dict) -> dict:
+    """Return a place of `texts` as JSON has it."""
+    return place | {"rows": place["rows"].state_dict()}
+
+
+def begin(folder: Path, request: dict) -> None:
+    """Make a folder for what a request writes; what another request left there goes."""
+    if not (folder / "request.json").exists() or read_json(folder / "request.json") != request:
+        shutil.rmtree(folder, ignore_errors=True)
+        write_json(folder / "request.json", request)
+
+
+def take_whole(mix: HubMix, revision: str, folder: Path) -> dict:
+    """Write `folder`/documents.jsonl; return how many documents, bytes of text, and rows without text there were."""
+    limit, size, count, empty = mix.megabytes * 10**6, 0, 0, 0
+    unfinished = folder / "documents.jsonl.part"
+    with open(unfinished, "w", encoding="utf-8") as file, bar(mix.dataset, limit) as progress:
+        for number, text in enumerate(texts(mix, revision)):
+            empty += text is None
+            if text:
+                file.write(json.dumps({"id": f"{number:09d}", "text": text}, ensure_ascii=False) + "\n")
+                size, count = size + len(text.encode()), count + 1
+                progress.update(len(text.encode()))
+            if size >= limit:
+                break
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(folder / "documents.jsonl")
+    return {"documents": count, "bytes": size, "empty": empty}
+
+
+def take_parts(mix: HubMix, revision: str, folder: Path) -> dict:
+    """Write `folder`/parts/<number>.parquet, a column "text" each; return what `take_whole` does, and "parts".
+
+    Next to each part, <number>.json says what it holds and where reading stood, from where a killed run goes on. They
+    are gone once all is there.
+    """
+    import pyarrow
+    from pyarrow import parquet
+
+    begin(folder / PARTS, {"asked": mix.model_dump(mode="json"), "revision": revision})
+    notes = []
+    while (note := folder / PARTS / f"{len(notes):05d}.json").exists():
+        notes.append(read_json(note))
+    place, limit = dict(notes[-1]["place"]) if notes else {}, mix.megabytes * 10**6
+    total = sum(note["bytes"] for note in notes)
+    rest = texts(mix, revision, place)
+    with bar(mix.dataset, limit, total) as progress:
+        while total < limit:
+            kept, size, empty = [], 0, 0
+            for text in rest:
+                empty += text is None
+                if text:
+                    kept.append(text)
+                    size += len(text.encode())
+                if size >= min(PART, limit - total):
+                    break
+            if not kept:
+                break
+            path, buffer = folder / PARTS / f"{len(notes):05d}.parquet", io.BytesIO()
+            parquet.write_table(pyarrow.table({"text": kept}), buffer)
+            atomic_write(path, buffer.getvalue())
+            notes.append({"documents": len(kept), "bytes": size, "empty": empty, "place": saved(place)})
+            write_json(path.with_suffix(".json"), notes[-1])
+            total += size
+            progress.update(size)
+    return {key: sum(note[key] for note in notes) for key in ("documents", "bytes", "empty")} | {"parts": len(notes)}
+
+
 def take(mix: HubMix, folder: Path) -> None:
-    """Write `folder`/documents.jsonl ({"id", "text"}) and, last, `folder`/hub.json.
+    """Write `folder`/documents.jsonl ({"id", "text"}), or parts of a large text, and, last, `folder`/hub.json.
 
     hub.json holds the request, the commit that was read, documents and bytes. Where it holds the same request already
     nothing is done, without network; for a local folder only while its files are the same.
@@ -175,20 +260,9 @@ def take(mix: HubMix, folder: Path) -> None:
     if revision == existing.get("revision") and existing["asked"] == request:
         return
     about.unlink(missing_ok=True)
-    limit, size, count, empty = mix.megabytes * 10**6, 0, 0, 0
-    unfinished = folder / "documents.jsonl.part"
-    with open(unfinished, "w", encoding="utf-8") as file, bar(mix.dataset, limit) as progress:
-        for number, text in enumerate(texts(mix, revision)):
-            empty += text is None
-            if text:
-                file.write(json.dumps({"id": f"{number:09d}", "text": text}, ensure_ascii=False) + "\n")
-                size, count = size + len(text.encode()), count + 1
-                progress.update(len(text.encode()))
-            if size >= limit:
-                break
-        file.flush()
-        os.fsync(file.fileno())
-    if empty:
+    taken = (take_parts if mix.sample else take_whole)(mix, revision, folder)
+    if empty := taken.pop("empty"):
         print(f"{mix.dataset}: rows left out as they have nothing in column '{mix.text}': {empty:,}", file=sys.stderr)
-    unfinished.replace(folder / "documents.jsonl")
-    write_json(about, {"asked": request, "revision": revision, "documents": count, "bytes": size})
+    write_json(about, {"asked": request, "revision": revision} | taken)
+    for note in (folder / PARTS).glob("*.json"):  # the library's own count of rows differs after a kill
+        note.unlink()

@@ -13,6 +13,8 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, damaged, read_json, sha256
 
 SPLITS = ("train", "tune", "validation")
+VALIDATION, TUNE = 0.08, 0.04
+"""Shares of a source's bytes that are held out."""
 
 
 def read_corpus(path: Path) -> list[dict]:

@@ -1,12 +1,10 @@
 """Shares of texts in shards: so many tokens of each text, of each of its files the same part from its start."""
 
-import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import sha256
@@ -15,10 +13,6 @@ from stemrepro.model.config import END_OF_DOCUMENT
 
 PIECE = 2**22
 """Tokens that are copied at a time."""
-MEASURED = 1_000_000
-"""Bytes of text by which the bytes of a token are estimated."""
-MARGIN = 2
-"""Text that is encoded / the text that is needed by that estimate, as files' bytes of text aren't known beforehand."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +22,6 @@ class File:
     source: str
     path: Path
     tokens: int
-
-
-def text_needed(rows: list[dict], tokens: int, tokenizer: Tokenizer) -> int:
-    """Return the bytes of text to encode for so many tokens: what they are by the first rows, and a margin."""
-    size, count = 0, 0
-    for row in rows:
-        size, count = size + len(row["text"].encode()), count + len(tokenizer.encode(row["text"]).ids) + 1
-        if size >= MEASURED:
-            break
-    return math.ceil(MARGIN * tokens * size / count)
 
 
 def check_share(name: str, available: int, tokens: int) -> None:

@@ -26,7 +26,6 @@ from stemrepro.config.mixes import (
     NeedlesMix,
     RecallMix,
     SampleMix,
-    ShardsMix,
 )
 from stemrepro.config.parallel import Parallel
 from stemrepro.config.retrofit import KINDS, Kind
@@ -145,7 +144,7 @@ class Params(Strict):
     mix: dict[
         Name,
         Annotated[
-            ArchiveMix | SampleMix | HubMix | ShardsMix | FactsMix | RecallMix | InventedMix | NeedlesMix,
+            ArchiveMix | SampleMix | HubMix | FactsMix | RecallMix | InventedMix | NeedlesMix,
             Field(discriminator="kind"),
         ],
     ]

@@ -21,7 +21,7 @@ from stemrepro.common.files import write_json
 from stemrepro.common.paths import ANALYSES, DATA, PARAMS, PLAN, RECIPES, RESULTS
 from stemrepro.common.yaml_records import Dumper
 from stemrepro.config.catalog import Catalog
-from stemrepro.config.mixes import Mix
+from stemrepro.config.mixes import Mix, is_large
 from stemrepro.config.recipe import Recipe
 from stemrepro.config.scores import FILES, PARTS
 from stemrepro.measures.base import scores_of
@@ -364,7 +364,7 @@ def pipeline(catalog: Catalog, scale: str) -> dict:
             ["recipes", PARAMS.as_posix(), HOME, *own_code(catalog, catalog.arms)],
             [f"data/{SCALE}/plan", f"data/{MIX}/plan"],
         ),
-        **data_stages(other_texts(here), own_folders(text), own_folders(*others), text.kind == "shards"),
+        **data_stages(other_texts(here), own_folders(text), own_folders(*others), is_large(text)),
         **run_stages(other_texts(here), parts),
     }  # fmt: skip
     if scale in published(catalog):

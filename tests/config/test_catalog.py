@@ -85,7 +85,7 @@ def without_controls(recipe):
         ("scales/laptop.yaml", lambda v: v.update(data="poems"),
          r"laptop\.yaml: data: mix 'poems' is unknown \(recipes/mixes\.yaml has text"),
         ("scales/laptop.yaml", lambda v: v.update(mid="mid-olmo"),
-         r"laptop\.yaml: mid: 'mid-olmo' has parts of kind 'shards', and 'text-8' is of kind 'archives'; a blend"),
+         r"laptop\.yaml: mid: 'mid-olmo' has parts with a `sample`, and 'text-8' has none; a blend"),
         ("scales/smoke.yaml", lambda v: v.update(base="lapdog"),
          r"smoke\.yaml: base: scale 'lapdog' is unknown; did you mean 'laptop'\?"),
         ("scales/smoke.yaml", lambda v: v.update(base="atlas"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.config.mixes import parse_mix
+from stemrepro.config.mixes import is_large, parse_mix
 
 FILE = Path("recipes/mixes.yaml")
 
@@ -52,19 +52,8 @@ def test_parts_of_a_blend_have_names_of_their_own(name):
         parse_mix({"kind": "blend", "own": 0.5, "parts": {name: part}}, FILE, "own")
 
 
-def test_a_part_has_the_tokens_of_the_text_that_it_is_blended_with():
-    source = {"dataset": "own", "licence": "CC0", "attribution": "me"}
-    mix = {"kind": "shards", "sources": {"mine": source}}
-    blend = {"kind": "blend", "own": 0.5, "parts": {"code": {"share": 0.5, "mix": mix}}}
-    assert parse_mix(blend, FILE, "own").parts["code"].mix.kind == "shards"
-    mix |= {"tokenizer": "t.json", "end_mark": "</s>"}
-    with pytest.raises(UserError, match=r"own\.parts\.code: .*leave tokenizer and end_mark out"):
-        parse_mix(blend, FILE, "own")
-
-
-def test_a_published_tokenizer_needs_its_end_mark():
-    source = {"dataset": "own", "licence": "CC0", "attribution": "me"}
-    mix = {"kind": "shards", "sources": {"mine": source}, "tokenizer": "t.json"}
-    assert parse_mix(mix | {"end_mark": "</s>"}, FILE, "own").end_mark == "</s>"
-    with pytest.raises(UserError, match=r"own: .*tokenizer and end_mark go together"):
-        parse_mix(mix, FILE, "own")
+def test_a_large_text_streams():
+    mix = {"kind": "hub", "dataset": "own", "megabytes": 1, "licence": "CC0", "attribution": "me", "sample": 9}
+    assert is_large(parse_mix(mix, FILE, "own"))
+    with pytest.raises(UserError, match=r"own: a mix with a sample is read as it streams; leave streaming out"):
+        parse_mix(mix | {"streaming": False}, FILE, "own")

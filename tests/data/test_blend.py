@@ -7,13 +7,14 @@ import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_json
-from stemrepro.config.mixes import BlendMix, ShardsMix
-from stemrepro.data import blend
+from stemrepro.config.mixes import BlendMix, HubMix
+from stemrepro.data import hub
 from stemrepro.data.archives import fetch
 from stemrepro.data.blend import PIECE, pieces, so_many, write_blend
 from stemrepro.data.blocks import TokenBlocks
+from stemrepro.data.corpus import build_corpus
 from stemrepro.data.integrity import read_corpus, verified_hash
-from stemrepro.data.shards import encode_texts, write_sample, write_shards
+from stemrepro.data.large import write_large
 from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
 
 TOKENS = 20_000
@@ -132,36 +133,34 @@ def test_a_part_has_a_name_of_its_own(sample, tmp_path):
 
 
 @pytest.fixture
-def large(tmp_path):
-    """A text and a text of programs in files, the first of them as shards; what each file holds, by folder."""
+def large(tmp_path, monkeypatch):
+    """A text and a text of programs in files, the first of them as shards; documents, by folder."""
+    monkeypatch.setattr(hub, "PART", 5000)
     texts = {
         "own": [f"{k} Document {k} tells of {k * k} things. {'word ' * (k % 7)}" for k in range(400)],
         "programs": [f"def f{k}():\n    return {k} * {k * k}  # {'why ' * (k % 5)}" for k in range(400)],
     }
     for name, every in texts.items():
         (tmp_path / name).mkdir()
-        for number in range(4):
-            lines = [json.dumps({"text": text}) for text in every[number::4]]
-            (tmp_path / name / f"{number}.jsonl").write_text("\n".join(lines))
-    own = shards_of(tmp_path / "own")
+        (tmp_path / name / "all.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in every))
+    own = large_mix(tmp_path / "own")
     fetch(own, tmp_path / "raw")
-    write_sample("my", own, tmp_path / "raw", tmp_path / "corpus")
+    build_corpus("my", own, tmp_path / "raw", tmp_path / "corpus")
     train_tokenizer(tmp_path / "corpus/corpus.parquet", 300, tmp_path / "tokenizer.json")
-    write_shards(own, tmp_path / "corpus/corpus.parquet", tmp_path / "tokenizer.json", tmp_path / "blocks", workers=1)
+    write_large(tmp_path / "raw", tmp_path / "corpus/corpus.parquet", tmp_path / "tokenizer.json", tmp_path / "blocks")
     return tmp_path, {name: {text.rstrip() for text in every} for name, every in texts.items()}
 
 
-def shards_of(folder):
-    source = {"dataset": str(folder), "licence": "CC0-1.0", "attribution": "nobody"}
-    return ShardsMix(kind="shards", sources={"files": source}, held_out=1, sample=2)
+def large_mix(folder):
+    about = {"licence": "CC0-1.0", "attribution": "nobody"}
+    return HubMix(kind="hub", dataset=str(folder), megabytes=1, sample=6, **about)
 
 
-def blend_of(folder, monkeypatch, tokens=6000, own=0.65):
+def blend_of(folder, tokens=6000, own=0.65):
     """Write a blend of the large text, programs in shards, and mathematics that are not."""
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})  # one task at a time, in this process
     parts = {
         "mathematics": {"share": 0.05, "mix": {"kind": "sample", "file": "mathematics"}},
-        "programs": {"share": 0.95 - own, "mix": shards_of(folder / "programs").model_dump()},
+        "programs": {"share": 0.95 - own, "mix": large_mix(folder / "programs").model_dump()},
     }
     out = folder / "mid"
     place = (folder / "corpus", folder / "tokenizer.json", out, out / "card.md")
@@ -177,27 +176,30 @@ def documents_of(folder, split, vocab=300):
     return [tokenizer.decode(part[:-1].tolist()) for part in np.split(tokens, ends)[:-1]]
 
 
-def test_a_blend_of_shards_reads_the_shards_of_each_text(large, monkeypatch):
-    """The first tokens of every file, in their shares, and far more than the samples that are its corpus."""
+def test_a_blend_of_shards_reads_the_shards_of_each_text(large):
+    """The first tokens of every shard, in their shares, and far more than the samples that are its corpus."""
     folder, texts = large
-    mid = blend_of(folder, monkeypatch)
+    mid = blend_of(folder)
     about = read_json(mid / "blocks/index.json")["splits"]["train"]
-    assert about["tokens_by_source"] == {"files": 3900, "mathematics": 300, "programs": 1800}
+    assert about["tokens_by_source"] == {"hub": 3900, "mathematics": 300, "programs": 1800}
     assert verified_hash(mid / "blocks", whole=True) == about["sha256"]
-    for shard, before in zip(about["shards"], sorted((folder / "blocks").glob("files-*.bin")), strict=False):
-        tokens, whole = (np.fromfile(path, np.uint16) for path in (mid / "blocks" / shard["name"], before))
+    before = sorted((folder / "blocks").glob("hub-*.bin"))
+    assert len(before) > 3
+    whole = [np.fromfile(path, np.uint16) for path in before]
+    for shard, tokens_before in zip(about["shards"], whole, strict=False):
+        tokens = np.fromfile(mid / "blocks" / shard["name"], np.uint16)
         assert shard["name"].startswith("own-")
-        assert np.array_equal(tokens[:-1], whole[: len(tokens) - 1])
+        assert np.array_equal(tokens[:-1], tokens_before[: len(tokens) - 1])
         assert tokens[-1] == 0
-        assert len(tokens) == pytest.approx(3900 * len(whole) / sum(len_of(folder / "blocks")), abs=1)
+        assert len(tokens) == pytest.approx(3900 * len(tokens_before) / sum(map(len, whole)), abs=1)
     train, counts = documents_of(mid, "train"), about["text_by_source"]
-    of_files, of_programs = counts["files"]["documents"], counts["programs"]["documents"]
-    assert counts["files"]["bytes"] == sum(len(text.encode()) for text in train[:of_files])
-    assert len(train) == of_files + counts["mathematics"]["documents"] + of_programs
-    assert sum(text not in texts["own"] for text in train[:of_files]) <= 4  # the last of each file is cut
-    assert sum(text not in texts["programs"] for text in train[-of_programs:]) <= 4
+    of_own, of_programs = counts["hub"]["documents"], counts["programs"]["documents"]
+    assert counts["hub"]["bytes"] == sum(len(text.encode()) for text in train[:of_own])
+    assert len(train) == of_own + counts["mathematics"]["documents"] + of_programs
+    assert sum(text not in texts["own"] for text in train[:of_own]) <= len(whole)  # the last of each shard is cut
+    assert sum(text not in texts["programs"] for text in train[-of_programs:]) <= len(whole)
     sampled = {row["text"] for row in read_corpus(folder / "corpus/corpus.parquet") if row["split"] == "train"}
-    assert len(set(train) & texts["own"] - sampled) > 2 * len(sampled)
+    assert len(set(train) & texts["own"] - sampled) > len(sampled)
     for split in ("tune", "validation"):
         held_out = set(documents_of(mid, split))
         assert held_out & texts["own"]
@@ -207,19 +209,7 @@ def test_a_blend_of_shards_reads_the_shards_of_each_text(large, monkeypatch):
     assert "| programs | train |" in (mid / "card.md").read_text()
 
 
-def len_of(blocks):
-    return [path.stat().st_size // 2 for path in blocks.glob("files-*.bin")]
-
-
-def test_a_blend_of_shards_encodes_what_it_needs(large, monkeypatch):
-    """About twice its share of the programs, which have some 16,000 tokens."""
+def test_a_blend_of_shards_that_are_too_few(large):
     folder, _ = large
-    encoded = []
-    monkeypatch.setattr(
-        blend, "encode_texts", lambda *args, **more: encoded.extend(encode_texts(*args, **more)) or encoded
-    )
-    blend_of(folder, monkeypatch, tokens=3000)
-    assert sum(part["shard"]["tokens"] for part in encoded) == pytest.approx(2 * 900, rel=0.2)
-    assert len(encoded) == 4
     with pytest.raises(UserError, match=r"'own' has [\d,]+ training tokens, and 36,000 are its share"):
-        blend_of(folder, monkeypatch, tokens=40_000, own=0.9)
+        blend_of(folder, tokens=40_000, own=0.9)
