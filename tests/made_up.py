@@ -64,6 +64,8 @@ def write_arm(
     nats_of = {"speeches": mean, "bible": mean, "glosses": 1.0, "prose": mean, "all": (2 * mean + 1) / 3}
     loss = {name: {"nats_per_token": value, "bits_per_byte": 1.0} for name, value in nats_of.items()}
     more = {
+        "seed_numbers": list(seeds),
+        "steps": steps,
         "loss": loss,
         "unigram_nats_per_token": unigram,
         "forward_flops_per_token": flops,

@@ -83,15 +83,17 @@ class ArmLosses(ArmScores):
     @cached_property
     def summary(self) -> dict:
         """Means over all seeds, costs and hashes; "seeds" is the number of seeds that are read."""
-        summary = read_summary(self.folder / "summary.json")
+        path = self.folder / "summary.json"
+        summary = read_summary(path, "seed_numbers")
+        if len(set(summary["seed_numbers"])) != summary["seeds"]:
+            raise damaged(path, f"'seed_numbers' must name {summary['seeds']} seeds; it has {summary['seed_numbers']}")
         summary["seeds"] = min(summary["seeds"], self.count or summary["seeds"])
         return summary
 
     @cached_property
     def seeds(self) -> list[int]:
         """The seeds that were trained."""
-        path, count = self.folder / "steps.npz", read_summary(self.folder / "summary.json")["seeds"]
-        return read_npz(path, {"seeds": SEEDS}, seeds=count)["seeds"].tolist()[: self.summary["seeds"]]
+        return self.summary["seed_numbers"][: self.summary["seeds"]]
 
     @property
     def diverged(self) -> dict[int, int]:
@@ -167,9 +169,15 @@ class ArmLosses(ArmScores):
 
     @cached_property
     def steps(self) -> dict[str, np.ndarray]:
-        """Loss and norm of the gradient at every step [seeds, steps]; NaN from the step on at which a run diverged."""
-        path = self.folder / "steps.npz"
-        arrays, steps = read_npz(path, STEPS), {}
+        """Loss and norm of the gradient at every step [seeds, steps]; NaN from the step on at which a run diverged.
+
+        Raises:
+            UserError: the file is damaged, or missing, as no recipe asks for losses by step.
+        """
+        path, summary = self.folder / "steps.npz", read_summary(self.folder / "summary.json")
+        if not path.exists():
+            raise UserError(f"{path} is missing; a recipe that reads losses by step has 'steps' among its scores")
+        arrays, steps = read_npz(path, STEPS, seeds=summary["seeds"], steps=summary["steps"]), {}
         for name in ("loss", "norm"):
             values = arrays[name][: len(self.seeds)].astype(float)
             for seed, row in zip(self.seeds, values, strict=True):

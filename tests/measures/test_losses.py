@@ -44,7 +44,7 @@ def test_missing_and_cut_off_files_are_named(dense, tmp_path):
         _ = ArmLosses(tmp_path / "none").summary
     for name, read in (
         ("losses.csv", "losses"), ("curve.csv", "curve"), ("documents.npz", "documents"),
-        ("steps.npz", "seeds"), ("summary.json", "summary"),
+        ("steps.npz", "steps"), ("summary.json", "summary"),
     ):  # fmt: skip
         path = dense.folder / name
         before = path.read_bytes()
@@ -101,7 +101,22 @@ def test_seeds_that_were_cut_off_the_steps(dense):
         match=r"steps\.npz is missing or damaged "
         r"\('seeds' must hold whole numbers of 3 seeds; it holds int64 in the shape \(2,\)\)",
     ):
-        _ = ArmLosses(dense.folder, 2).seeds
+        _ = ArmLosses(dense.folder, 2).steps
+
+
+def test_steps_that_no_recipe_asks_for_are_named(dense):
+    (dense.folder / "steps.npz").unlink()
+    assert ArmLosses(dense.folder).seeds == [0, 1, 2]
+    with pytest.raises(UserError, match=r"steps\.npz is missing; a recipe that reads losses by step has 'steps' among"):
+        _ = ArmLosses(dense.folder).steps
+
+
+@pytest.mark.parametrize("seeds", [[0, 1], [0, 1, 1]])
+def test_seeds_are_as_many_as_were_trained(dense, seeds):
+    path = dense.folder / "summary.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"seed_numbers": seeds}))
+    with pytest.raises(UserError, match="'seed_numbers' must name 3 seeds"):
+        _ = ArmLosses(dense.folder).seeds
 
 
 @pytest.mark.parametrize(
