@@ -3,7 +3,7 @@
 Files are written per arm, small enough for git:
 
 * losses.csv: sums per seed and bucket;
-* documents.npz: sums per document, for the error between items;
+* documents.npz: sums per document and over seeds, for the error between items;
 * curve.csv: losses during training;
 * context.npz: see stemrepro.evaluation.context;
 * tokens.npz: sums per input token;
@@ -33,6 +33,10 @@ from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
 from stemrepro.training.run import Run
 from stemrepro.training.run_folder import read_metrics
+
+SUMMED = (3, 5)
+"""Numbers of first seeds whose sums of a document's nats are kept, next to that of all: those of recipes and variants
+that say nothing else."""
 
 
 def seen_pairs(run: Run) -> csr_array:
@@ -221,9 +225,14 @@ def _write_losses(scored: Scored, settings: Evaluation) -> dict:
     buckets = pd.concat([result["buckets"].assign(seed=run.seed) for run, result in pairs])
     save_frame(scored.out / "losses.csv", buckets[["seed", "by", "source", "bucket", "tokens", "nats", "bytes"]])
     kept = shared["document_tokens"] > 0
+    ended = next((n for n, result in enumerate(scored.results) if "buckets" not in result), len(scored.runs))
+    counts = sorted({count for count in (*SUMMED, len(scored.runs)) if count <= ended})
+    sums = [np.sum([result["documents"][kept] for result in results[:count]], axis=0) for count in counts]
     save_arrays(scored.out / "documents.npz", {
-        "seeds": seeds, "source": shared["document_source"][kept], "tokens": shared["document_tokens"][kept],
-        "nats": np.stack([result["documents"][kept] for result in results]),
+        "counts": np.array(counts, np.int64),
+        "source": shared["document_source"][kept],
+        "tokens": shared["document_tokens"][kept],
+        "nats": np.reshape(sums, (len(counts), kept.sum())),
     })  # fmt: skip
     if "context" in shared:
         sums = [result["context"] for result in results]

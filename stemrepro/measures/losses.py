@@ -22,10 +22,10 @@ from stemrepro.measures.reading import SEEDS, ArmScores, Array, check_numbers, r
 from stemrepro.verdicts.contrast import Contrast
 
 DOCUMENTS = {
-    "seeds": SEEDS,
+    "counts": Array("whole numbers", "counts", least=1),
     "source": Array("labels", "documents"),
     "tokens": Array("whole numbers", "documents"),
-    "nats": Array("numbers", "seeds documents"),
+    "nats": Array("numbers", "counts documents"),
 }
 STEPS = {"seeds": SEEDS} | dict.fromkeys(("loss", "norm"), Array("numbers", "seeds steps", gaps=True))
 
@@ -159,13 +159,17 @@ class ArmLosses(ArmScores):
 
     @cached_property
     def documents(self) -> dict[str, np.ndarray]:
-        """Source [documents], tokens [documents], nats [seeds, documents]."""
-        path = self.folder / "documents.npz"
+        """Source, tokens, and nats as means over the seeds that are read, each [documents].
+
+        Raises:
+            UserError: the file is damaged, or holds no sum over as many first seeds, of which one may have diverged.
+        """
+        path, count = self.folder / "documents.npz", len(self.seeds)
         arrays = read_npz(path, DOCUMENTS)
-        kept = np.isin(arrays["seeds"], self.scored)
-        if kept.sum() != len(self.scored):
-            raise damaged(path, f"seeds are missing; scored are {self.scored}")
-        return arrays | {"nats": arrays["nats"][kept]}
+        counts = arrays.pop("counts").tolist()
+        if count not in counts:
+            raise UserError(f"{path} has sums over the first {' or '.join(map(str, counts))} seeds, not over {count}")
+        return arrays | {"nats": arrays["nats"][counts.index(count)] / count}
 
     @cached_property
     def steps(self) -> dict[str, np.ndarray]:
@@ -242,21 +246,21 @@ def gap_curve(high: ArmLosses, low: ArmLosses, metric: str = "prose") -> pd.Data
     return first - second
 
 
-def _item_error(first: ArmLosses, differences: np.ndarray, mix: str) -> tuple[float, float]:
-    """Return the standard error between documents of the seed-averaged differences, and its degrees of freedom.
+def _item_error(first: ArmLosses, difference: np.ndarray, mix: str) -> tuple[float, float]:
+    """Return the standard error between documents of a difference averaged over seeds, and its degrees of freedom.
 
     It is a bootstrap within each source.
 
     Args:
         first: whose sources and documents these are.
-        differences: [seeds, documents].
+        difference: of nats [documents].
         mix: "prose", "all", or a source.
     """
     documents, groups = first.documents, []
     for source in members(mix, first.sources):
         chosen = documents["source"] == source
         if chosen.any():
-            groups.append((differences.mean(axis=0)[chosen], documents["tokens"][chosen].astype(float)))
+            groups.append((difference[chosen], documents["tokens"][chosen].astype(float)))
     return bootstrap_error(groups, lambda d, t, axis=-1: d.sum(axis=axis) / t.sum(axis=axis))
 
 

@@ -173,7 +173,18 @@ def test_a_run_that_diverged_has_steps_alone(scored, make_run, tiny, tmp_path):
     finite = np.isfinite(np.load(tmp_path / "steps.npz")["loss"])
     assert finite.sum(axis=1).tolist() == [12, 6]
     assert set(pd.read_csv(tmp_path / "losses.csv")["seed"]) == {0}
-    assert np.load(tmp_path / "documents.npz")["seeds"].tolist() == [0]
+    assert np.load(tmp_path / "documents.npz")["counts"].tolist() == []
+
+
+def test_documents_are_summed_over_the_first_seeds(scored, tiny, tmp_path):
+    run, result = scored
+    results = [result | {"documents": result["documents"] * factor} for factor in range(1, 7)]
+    runs = [replace(run, seed=seed) for seed in range(6)]
+    write(Scored(runs, results, tmp_path, {"asked": tiny.evaluation, "wanted": ["losses"]}))
+    arrays = np.load(tmp_path / "documents.npz")
+    assert arrays["counts"].tolist() == [3, 5, 6]
+    kept = result["document_tokens"] > 0
+    assert arrays["nats"] == pytest.approx(np.outer([6, 15, 21], result["documents"][kept]))
 
 
 def test_a_loss_that_is_not_finite_is_no_loss_of_nothing(scored, tiny):
