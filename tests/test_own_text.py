@@ -106,5 +106,5 @@ def test_a_large_text_with_a_published_tokenizer_is_trained_on_and_scored(projec
         held_out[split]["bytes"] for split in ("validation", "tune")
     )
     score = pkgutil.resolve_name("stemrepro.evaluation.losses:score")
-    scored = score(run, quiet, params.scale["tiny"].evaluation, "losses")
+    scored = score(run, quiet, params.scale["tiny"].evaluation, ["losses"])
     assert set(scored["buckets"].source) == {"mine"}

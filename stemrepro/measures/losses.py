@@ -168,7 +168,8 @@ class ArmLosses(ArmScores):
         arrays = read_npz(path, DOCUMENTS)
         counts = arrays.pop("counts").tolist()
         if count not in counts:
-            raise UserError(f"{path} has sums over the first {' or '.join(map(str, counts))} seeds, not over {count}")
+            asked = " or ".join(map(str, counts))
+            raise UserError(f"{path} has sums over the first {asked} seeds, not over {count}; compare as many seeds")
         return arrays | {"nats": arrays["nats"][counts.index(count)] / count}
 
     @cached_property
