@@ -192,16 +192,6 @@ def few_draws(monkeypatch):
 
 
 @pytest.fixture
-def svg_alone(monkeypatch):
-    """Render figures as SVG and no panel alone: tests of stemrepro.report.results render all forms of one."""
-    from stemrepro.report import results  # matplotlib, which most tests don't need
-    from stemrepro.report.style import render
-
-    monkeypatch.setattr(results, "render", lambda figure, kind: render(figure, kind) if kind == "svg" else b"")
-    monkeypatch.setattr(results, "save_panels", lambda *_: None)
-
-
-@pytest.fixture
 def asked(tiny):
     """How tiny runs are scored on benchmarks."""
     return PlannedTasks(**tiny.benchmarks.model_dump(), tasks=TASKS)

@@ -54,7 +54,9 @@ def write_arm(
         nats.append(tokens * np.where(source == "glosses", 1.0, prose[seed]) + wave * prose[seed])
     pd.DataFrame(rows).to_csv(folder / "losses.csv", index=False)
     pd.DataFrame(curve).to_csv(folder / "curve.csv", index=False)
-    np.savez(folder / "documents.npz", seeds=np.array(scored), source=source, tokens=tokens, nats=np.stack(nats))
+    counts = [] if diverged else range(1, len(seeds) + 1)
+    sums = np.array([np.sum(nats[:count], axis=0) for count in counts]).reshape(len(counts), len(source))
+    np.savez(folder / "documents.npz", counts=np.array(counts, int), source=source, tokens=tokens, nats=sums)
     series = np.ones((len(seeds), steps))
     for number, seed in enumerate(seeds):
         if seed in diverged:
@@ -64,6 +66,8 @@ def write_arm(
     nats_of = {"speeches": mean, "bible": mean, "glosses": 1.0, "prose": mean, "all": (2 * mean + 1) / 3}
     loss = {name: {"nats_per_token": value, "bits_per_byte": 1.0} for name, value in nats_of.items()}
     more = {
+        "seed_numbers": list(seeds),
+        "steps": steps,
         "loss": loss,
         "unigram_nats_per_token": unigram,
         "forward_flops_per_token": flops,

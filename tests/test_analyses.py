@@ -80,7 +80,7 @@ def scored(sample, tmp_path_factory):
 
 
 @pytest.fixture
-def project(scored, few_draws, svg_alone, monkeypatch):
+def project(scored, few_draws, monkeypatch):
     """The folder."""
     monkeypatch.chdir(scored)
     mpl.rcdefaults()
@@ -102,7 +102,7 @@ def rows_of(project, catalog, name):
 def judge(project, name):
     """Draw a recipe and return its verdicts by claim."""
     analyse(name, "tiny", project / "scores", project / "results")
-    write_verdicts("tiny", project / "scores", project / "results")
+    write_verdicts("tiny", project / "results")
     rows = json.loads((project / "results/tiny" / name / "verdicts.json").read_text())
     return {row["claim"]: row for row in rows}
 

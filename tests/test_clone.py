@@ -78,7 +78,7 @@ def test_plots_are_curves_and_ladders_and_figures(clone):
     """Vega draws each point of a panel, as in a browser; it refuses a template whose parts name a thing twice."""
     clone.call("dvc", "plots", "show")
     page = (clone.folder / "dvc_plots/index.html").read_text()
-    assert "results_laptop_rivals_figure.png" in page.replace("/", "_")
+    assert "results_laptop_rivals_figure.svg" in page.replace("/", "_")
     specs = [json.JSONDecoder().raw_decode(page, start.end())[0] for start in re.finditer("var spec = ", page)]
     drawn = {spec["title"]["text"].split(",")[0]: vl_convert.vegalite_to_svg(json.dumps(spec)) for spec in specs}
     assert drawn.keys() == PLOTTED.keys()

@@ -30,7 +30,7 @@ SCALES = {
 
 
 @pytest.mark.parametrize(("scale", "recipe"), SCALES.items())
-@pytest.mark.usefixtures("few_draws", "svg_alone")
+@pytest.mark.usefixtures("few_draws")
 def test_a_recipe_of_a_made_mix_runs_to_its_figure(tmp_path, monkeypatch, catalog, scale, recipe):
     monkeypatch.chdir(tmp_path)
     mpl.rcdefaults()
@@ -57,7 +57,7 @@ def test_a_recipe_of_a_made_mix_runs_to_its_figure(tmp_path, monkeypatch, catalo
             write_scores(part, members, [score(run, quiet, **given) for run in members], given, out, key)
         assert not list(pending(params, scale, part, planned))
     analyse(recipe, scale, tmp_path / "scores", tmp_path / "results")
-    write_verdicts(scale, tmp_path / "scores", tmp_path / "results")
+    write_verdicts(scale, tmp_path / "results")
     folder = tmp_path / "results" / scale / recipe
     rows = json.loads((folder / "verdicts.json").read_text())
     assert [row["claim"] for row in rows] == list(catalog.recipes[recipe].claims)

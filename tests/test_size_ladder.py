@@ -41,7 +41,7 @@ def made_up(tmp_path_factory):
 def test_the_ladder_is_judged_and_drawn(made_up, monkeypatch):
     monkeypatch.chdir(ROOT)
     analyse("size_ladder", "width", made_up / "scores", made_up / "results")
-    rows = {row["claim"]: row for row in write_verdicts("width", made_up / "scores", made_up / "results")}
+    rows = {row["claim"]: row for row in write_verdicts("width", made_up / "results")}
     folder = made_up / "results/width/size_ladder"
     assert rows["fades-full"]["ours"] == pytest.approx(-np.log2(0.8), abs=0.03)
     assert rows["stays-full"]["ours"] == pytest.approx(0, abs=0.03)

@@ -6,11 +6,12 @@ import typer
 
 from stemrepro.cli import names
 from stemrepro.cli.base import Addresses, Scale, app
-from stemrepro.common.errors import UserError
+from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.paths import RECIPES, RESULTS, RUNS, SCORES
 from stemrepro.config.paper import CONFIDENCES
 
 PORT = 5000
+FORMATS = ("pdf", "png")
 
 
 @app.command()
@@ -20,12 +21,18 @@ def analyse(
         typer.Argument(metavar="[RECIPE]...", help="all, and the page, when left out", autocompletion=names.recipes),
     ] = None,
     scale: Scale = "laptop",
+    formats: Annotated[
+        str, typer.Option("--format", metavar="KINDS", help="of figures alongside SVG: pdf, png, or pdf,png")
+    ] = "",
 ) -> None:
     """Measure claims and draw figures from the scores, without training; 'judge' makes verdicts of it."""
     from stemrepro.measures.catalog import load
     from stemrepro.pipeline.draw import analyse_all
 
-    count = analyse_all(recipes or list(load().at(scale).recipes), scale, SCORES, RESULTS)
+    kinds = tuple(filter(None, formats.split(",")))
+    if wrong := [kind for kind in kinds if kind not in FORMATS]:
+        raise unknown("format", wrong[0], FORMATS, "--format")
+    count = analyse_all(recipes or list(load().at(scale).recipes), scale, SCORES, RESULTS, kinds)
     print(f"evidence about {count} claims: {RESULTS / scale}/<recipe>/evidence.json")
     if not recipes:
         metrics(scale)
@@ -39,7 +46,7 @@ def judge(scale: Scale = "laptop") -> None:
     from stemrepro.report.analyse import write_verdicts
     from stemrepro.report.leaderboard import write_leaderboards
 
-    print(verdicts(write_verdicts(scale, SCORES, RESULTS), [RESULTS / scale]))
+    print(verdicts(write_verdicts(scale, RESULTS), [RESULTS / scale]))
     for path in write_leaderboards(scale, RESULTS):
         print(f"rank, lead and cost of each method: {path}")
 

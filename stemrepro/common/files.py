@@ -67,9 +67,14 @@ def locked(folder: Path, otherwise: str = "") -> Iterator[None]:
         os.close(handle)
 
 
+def json_text(value: object) -> str:
+    """Return JSON with sorted keys, so that equal values give equal texts; ValueError for NaN and infinity."""
+    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+
+
 def write_json(path: Path | str, value: object) -> None:
-    """Write JSON with sorted keys, so that equal values give equal bytes; ValueError for NaN and infinity."""
-    atomic_write(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
+    """Write `json_text` of a value."""
+    atomic_write(path, json_text(value))
 
 
 def damaged(path: Path, error: object) -> UserError:

@@ -116,7 +116,7 @@ class VariantRequest(Strict):
     arms: tuple[Name, ...] = Field((), description="trained there; all of the recipe's when left out")
     seeds: Positive = 3
     scores: tuple[VariantScore, ...] = Field(
-        ("losses",), description="steps: only losses and gradient norms of training"
+        ("losses",), description="steps: losses and gradient norms of training, step by step"
     )
 
 
@@ -137,7 +137,8 @@ class Recipe(Strict):
     seeds: Positive = Field(5, description="seeds of each arm at the scale, the first of the scale's")
     more_seeds: dict[Name, Positive] = Field(default_factory=dict, description="arms with another number of seeds")
     scores: tuple[RecipeScore, ...] = Field(
-        ("losses",), description="what it reads of its arms at the scale; context: losses also by position and context"
+        ("losses",),
+        description="what it reads of its arms at the scale; context: losses by position and context too; steps: each",
     )
     variants: dict[Name, VariantRequest] = Field(default_factory=dict, description="where else it wants arms")
     tasks: dict[Key, Task] = Field(default_factory=dict, description="benchmarks, by lm-eval's name")
@@ -221,7 +222,7 @@ class Recipe(Strict):
         if self.base == MAIN:
             for arm in self.arms:
                 requests[Address(MAIN, arm)] = {
-                    part: self.seeds_of(arm, "losses" if part == "context" else part) for part in self.scores
+                    part: self.seeds_of(arm, "losses" if part in LOSSES else part) for part in self.scores
                 }
         for variant, request in self.variants.items():
             requests |= {

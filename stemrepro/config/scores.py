@@ -125,7 +125,7 @@ PARTS = {
     "losses": Part(
         "losses of training and of validation, also by position and context", ("evaluation",),
         texts=True, at_variants=True,
-        more=lambda scale, mix, planned: {"level": planned.losses},
+        more=lambda scale, mix, planned: {"wanted": planned.losses},
     ),
     "benchmarks": Part(
         "benchmark scores by lm-eval, item by item", ("benchmarks",), files=("items", "tokenizer_file"), tasks=True,
@@ -164,7 +164,7 @@ if TYPE_CHECKING:
     VariantScore = str
 else:  # a type checker can't read these names from the table
     PartName = Literal[*PARTS]
-    RecipeScore = Literal["context", *PARTS]
+    RecipeScore = Literal["context", "steps", *PARTS]
     VariantScore = Literal["steps", *(name for name, part in PARTS.items() if part.at_variants)]
-LOSSES = ("none", "steps", "losses", "context")
-"""From the least that is scored of a run's losses to the most; all lie in the part "losses"."""
+LOSSES = ("steps", "losses", "context")
+"""Kinds of scores that lie in the part "losses"; context has losses too."""

@@ -3,17 +3,17 @@
 Files are written per arm, small enough for git:
 
 * losses.csv: sums per seed and bucket;
-* documents.npz: sums per document, for the error between items;
+* documents.npz: sums per document and over seeds, for the error between items;
 * curve.csv: losses during training;
 * context.npz: see stemrepro.evaluation.context;
 * tokens.npz: sums per input token;
 * steps.npz: losses and gradient norms of training;
-* summary.json: means over seeds.
+* summary.json: the seeds, their number of steps, and means over them.
 
 What no recipe reads of an arm isn't written. A run that diverged has steps alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 import pandas as pd
@@ -33,6 +33,10 @@ from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
 from stemrepro.training.run import Run
 from stemrepro.training.run_folder import read_metrics
+
+SUMMED = (3, 5)
+"""Numbers of first seeds whose sums of a document's nats are kept, next to that of all: those of recipes and variants
+that say nothing else."""
 
 
 def seen_pairs(run: Run) -> csr_array:
@@ -99,21 +103,21 @@ def validation_losses(
     return nats, inputs, targets
 
 
-def score(run: Run, report: Callable, asked: Evaluation, level: str) -> dict:
+def score(run: Run, report: Callable, asked: Evaluation, wanted: Collection[str]) -> dict:
     """Score one run.
 
     Args:
-        level: "steps" for how training went alone, "losses", or "context" for losses by position, context and input
-            token too.
+        wanted: what recipes read: "steps" of training, "losses", and "context" for losses by position, context and
+            input token too.
 
     Returns:
-        "curve": the run's metrics rows. Other levels add to it, for a run that didn't diverge: "buckets": rows (by,
+        "curve": the run's metrics rows. Losses add to it, for a run that didn't diverge: "buckets": rows (by,
             source, bucket, tokens, nats, bytes); "documents": nats of each document [documents]; "document_tokens",
             "document_source" [documents]; "context": see stemrepro.evaluation.context, prose only; "tokens",
             "token_nats", "token_seen" [vocab]: targets after each input token, their nats, its count in training.
     """
     curve = {"curve": training_rows(run)}
-    if level == "steps" or run.diverged is not None:
+    if not {"losses", "context"}.intersection(wanted) or run.diverged is not None:
         return curve
     sequence, steps, vocab = run.training.sequence, run.training.steps, run.model.vocab
     blocks = TokenBlocks(run.blocks, "validation", sequence, vocab)
@@ -132,7 +136,7 @@ def score(run: Run, report: Callable, asked: Evaluation, level: str) -> dict:
     names = np.array([document[1] for document in blocks.about["documents"]])
     sources = names[documents]
     sums = {}
-    if level == "context":
+    if "context" in wanted:
         long = np.isin(sources[:, 0], prose(np.unique(sources)))
         sums = {
             "tokens": np.bincount(inputs.ravel(), minlength=vocab),
@@ -190,15 +194,22 @@ def _means(buckets: pd.DataFrame) -> dict:
 
 
 def _write_steps(scored: Scored) -> dict:
-    """Write steps.npz (loss, norm [seeds, steps]; NaN once a run diverged); return summary.json's part on training."""
-    first = scored.runs[0]
-    columns = {}
+    """Write steps.npz (loss, norm [seeds, steps]; NaN once a run diverged) where a recipe reads it.
+
+    Returns:
+        summary.json's part on training.
+    """
+    first, columns = scored.runs[0], {}
     for name in ("loss", "norm"):
         columns[name] = np.full((len(scored.runs), first.training.steps), np.nan, np.float32)
         for row, result in zip(columns[name], scored.results, strict=True):
             row[: len(result["curve"])] = [step[name] for step in result["curve"]]
-    save_arrays(scored.out / "steps.npz", {"seeds": np.array([run.seed for run in scored.runs]), **columns})
+    seeds = [run.seed for run in scored.runs]
+    if "steps" in scored.given["wanted"]:
+        save_arrays(scored.out / "steps.npz", {"seeds": np.array(seeds), **columns})
     return {
+        "seed_numbers": seeds,
+        "steps": first.training.steps,
         "forward_flops_per_token": flops_per_token(first.model, first.training.sequence),
         "learning_rate": first.training.learning_rate,
         "training_entropy": round(training_entropy(first), 6),
@@ -214,9 +225,14 @@ def _write_losses(scored: Scored, settings: Evaluation) -> dict:
     buckets = pd.concat([result["buckets"].assign(seed=run.seed) for run, result in pairs])
     save_frame(scored.out / "losses.csv", buckets[["seed", "by", "source", "bucket", "tokens", "nats", "bytes"]])
     kept = shared["document_tokens"] > 0
+    ended = next((n for n, result in enumerate(scored.results) if "buckets" not in result), len(scored.runs))
+    counts = sorted({count for count in (*SUMMED, len(scored.runs)) if count <= ended})
+    sums = [np.sum([result["documents"][kept] for result in results[:count]], axis=0) for count in counts]
     save_arrays(scored.out / "documents.npz", {
-        "seeds": seeds, "source": shared["document_source"][kept], "tokens": shared["document_tokens"][kept],
-        "nats": np.stack([result["documents"][kept] for result in results]),
+        "counts": np.array(counts, np.int64),
+        "source": shared["document_source"][kept],
+        "tokens": shared["document_tokens"][kept],
+        "nats": np.reshape(sums, (len(counts), kept.sum())),
     })  # fmt: skip
     if "context" in shared:
         sums = [result["context"] for result in results]

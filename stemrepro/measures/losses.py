@@ -22,10 +22,10 @@ from stemrepro.measures.reading import SEEDS, ArmScores, Array, check_numbers, r
 from stemrepro.verdicts.contrast import Contrast
 
 DOCUMENTS = {
-    "seeds": SEEDS,
+    "counts": Array("whole numbers", "counts", least=1),
     "source": Array("labels", "documents"),
     "tokens": Array("whole numbers", "documents"),
-    "nats": Array("numbers", "seeds documents"),
+    "nats": Array("numbers", "counts documents"),
 }
 STEPS = {"seeds": SEEDS} | dict.fromkeys(("loss", "norm"), Array("numbers", "seeds steps", gaps=True))
 
@@ -83,15 +83,17 @@ class ArmLosses(ArmScores):
     @cached_property
     def summary(self) -> dict:
         """Means over all seeds, costs and hashes; "seeds" is the number of seeds that are read."""
-        summary = read_summary(self.folder / "summary.json")
+        path = self.folder / "summary.json"
+        summary = read_summary(path, "seed_numbers")
+        if len(set(summary["seed_numbers"])) != summary["seeds"]:
+            raise damaged(path, f"'seed_numbers' must name {summary['seeds']} seeds; it has {summary['seed_numbers']}")
         summary["seeds"] = min(summary["seeds"], self.count or summary["seeds"])
         return summary
 
     @cached_property
     def seeds(self) -> list[int]:
         """The seeds that were trained."""
-        path, count = self.folder / "steps.npz", read_summary(self.folder / "summary.json")["seeds"]
-        return read_npz(path, {"seeds": SEEDS}, seeds=count)["seeds"].tolist()[: self.summary["seeds"]]
+        return self.summary["seed_numbers"][: self.summary["seeds"]]
 
     @property
     def diverged(self) -> dict[int, int]:
@@ -157,19 +159,30 @@ class ArmLosses(ArmScores):
 
     @cached_property
     def documents(self) -> dict[str, np.ndarray]:
-        """Source [documents], tokens [documents], nats [seeds, documents]."""
-        path = self.folder / "documents.npz"
+        """Source, tokens, and nats as means over the seeds that are read, each [documents].
+
+        Raises:
+            UserError: the file is damaged, or holds no sum over as many first seeds, of which one may have diverged.
+        """
+        path, count = self.folder / "documents.npz", len(self.seeds)
         arrays = read_npz(path, DOCUMENTS)
-        kept = np.isin(arrays["seeds"], self.scored)
-        if kept.sum() != len(self.scored):
-            raise damaged(path, f"seeds are missing; scored are {self.scored}")
-        return arrays | {"nats": arrays["nats"][kept]}
+        counts = arrays.pop("counts").tolist()
+        if count not in counts:
+            asked = " or ".join(map(str, counts))
+            raise UserError(f"{path} has sums over the first {asked} seeds, not over {count}; compare as many seeds")
+        return arrays | {"nats": arrays["nats"][counts.index(count)] / count}
 
     @cached_property
     def steps(self) -> dict[str, np.ndarray]:
-        """Loss and norm of the gradient at every step [seeds, steps]; NaN from the step on at which a run diverged."""
-        path = self.folder / "steps.npz"
-        arrays, steps = read_npz(path, STEPS), {}
+        """Loss and norm of the gradient at every step [seeds, steps]; NaN from the step on at which a run diverged.
+
+        Raises:
+            UserError: the file is damaged, or missing, as no recipe asks for losses by step.
+        """
+        path, summary = self.folder / "steps.npz", read_summary(self.folder / "summary.json")
+        if not path.exists():
+            raise UserError(f"{path} is missing; a recipe that reads losses by step has 'steps' among its scores")
+        arrays, steps = read_npz(path, STEPS, seeds=summary["seeds"], steps=summary["steps"]), {}
         for name in ("loss", "norm"):
             values = arrays[name][: len(self.seeds)].astype(float)
             for seed, row in zip(self.seeds, values, strict=True):
@@ -234,21 +247,21 @@ def gap_curve(high: ArmLosses, low: ArmLosses, metric: str = "prose") -> pd.Data
     return first - second
 
 
-def _item_error(first: ArmLosses, differences: np.ndarray, mix: str) -> tuple[float, float]:
-    """Return the standard error between documents of the seed-averaged differences, and its degrees of freedom.
+def _item_error(first: ArmLosses, difference: np.ndarray, mix: str) -> tuple[float, float]:
+    """Return the standard error between documents of a difference averaged over seeds, and its degrees of freedom.
 
     It is a bootstrap within each source.
 
     Args:
         first: whose sources and documents these are.
-        differences: [seeds, documents].
+        difference: of nats [documents].
         mix: "prose", "all", or a source.
     """
     documents, groups = first.documents, []
     for source in members(mix, first.sources):
         chosen = documents["source"] == source
         if chosen.any():
-            groups.append((differences.mean(axis=0)[chosen], documents["tokens"][chosen].astype(float)))
+            groups.append((difference[chosen], documents["tokens"][chosen].astype(float)))
     return bootstrap_error(groups, lambda d, t, axis=-1: d.sum(axis=axis) / t.sum(axis=axis))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from stemrepro.common.errors import UserError
 from stemrepro.config.arm import changes_width
 from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.reading import Array, read_npz, read_summary
+from stemrepro.measures.reading import read_summary
 
 MODEL = ("vocab", "width", "layers", "heads", "kv_heads", "rope_base", "norm_eps", "document_mask")
 TRAINING = ("schedule", "warmup_tokens", "decay", "final_rate", "betas", "eps", "weight_decay", "clip", "precision")
@@ -29,10 +29,10 @@ TRAINED, TOKENS = "settings of training", "tokens of training"
 
 def plan(folder: Path) -> dict:
     """Return what an arm's scores tell of their plan; UserError where they are damaged."""
-    summary, steps = read_summary(folder / "summary.json"), folder / "steps.npz"
+    summary = read_summary(folder / "summary.json")
     settings = {TEXT: summary["data_hash"], **summary.get("plan", {})}
-    if steps.exists():
-        settings[STEPS] = read_npz(steps, {"loss": Array("numbers", "seeds steps", gaps=True)})["loss"].shape[1]
+    if "steps" in summary:
+        settings[STEPS] = summary["steps"]
     if "unigram_nats_per_token" in summary:
         settings["loss of token frequencies in the validation text"] = summary["unigram_nats_per_token"]
     return settings

@@ -46,6 +46,8 @@ class Summary(Strict):
     params_hash: str
     data_hash: str
     plan: dict[str, str | int | float] = Field(default_factory=dict)
+    seed_numbers: tuple[Count, ...] = ()
+    steps: Positive = 1
     diverged: dict[Annotated[str, Field(pattern=r"^\d+$")], Positive] = Field(default_factory=dict)
     loss: dict[str, Loss] = Field(default_factory=dict)
     unigram_nats_per_token: Amount = 0.0

@@ -123,7 +123,6 @@ def planned_run(catalog: Catalog, scale_name: str, address: Address, scores: dic
     model, training = run_settings(address, catalog.arms[address.arm], catalog.variant(address.variant), scale)
     if scale.parallel:
         scale.parallel.check(f"'{address}' at scale '{scale_name}'", model, training, splits(model))
-    losses = max((part for part in scores if part in LOSSES), key=LOSSES.index, default="none")
     seeds = {part: scores.get(part, 0) for part in PARTS}
     seeds["losses"] = max(scores.get(part, 0) for part in LOSSES)
     return Planned(
@@ -132,7 +131,7 @@ def planned_run(catalog: Catalog, scale_name: str, address: Address, scores: dic
         init_from=init_from_of(catalog, scale_name, address),
         people=people_at(catalog, scale, address.variant),
         text=text_at(catalog, scale_name, address.variant),
-        losses=losses,
+        losses=tuple(kind for kind in LOSSES if kind in scores),
         seeds={part: scale.seeds[:count] for part, count in seeds.items() if count},
     )
 

@@ -64,8 +64,8 @@ class Planned(Strict):
 
     model: ModelConfig
     training: RunTraining
-    losses: Literal[*LOSSES] = Field(
-        description="steps: losses and gradient norms of training; losses: also of validation; context: also by context"
+    losses: tuple[Literal[*LOSSES], ...] = Field(
+        description="steps: losses and gradient norms of training; losses: of validation; context: these by context too"
     )
     init_from: PlannedInitFrom | None = later(None)
     people: int = later(0, ge=0, description="number of people in the text; 0: the scale's own text")

@@ -95,7 +95,7 @@ def plan_of(run: Run, given: dict) -> dict:
     scoring = {
         name: value.model_dump(mode="json", exclude={"tasks"}) if isinstance(value, Strict) else value
         for name, value in given.items()
-        if name not in ("level", "count") and not isinstance(value, Path)
+        if name not in ("wanted", "count") and not isinstance(value, Path)
     }
     return {
         "tokens of training": run.training.tokens,
@@ -140,7 +140,7 @@ def pending(
     """
     mix = params.scale[scale].data
     for address, arm in planned.items():
-        if not arm.seeds.get(part) or (part == "losses" and arm.losses == "none"):
+        if not arm.seeds.get(part):
             continue
         members = runs_of(scale, mix, {address: arm}, part, data, runs)
         _check_finished(members)

@@ -56,7 +56,6 @@ CURVES = [
 """What `dvc plots show` draws next to the figures, by the templates in .dvc/plots/."""
 FOR_ALL = tuple(f"recipes/{name}.yaml" for name in ("arms", "variants", "paper", "shapes"))
 SCALE, MIX = "${item.scale}", "${item.mix}"
-KINDS = ("pdf", "svg", "png")
 HOME = "stemrepro"
 OF_MIX = {"fetch": ("data.archives", "data.hub"), "corpus": ("data.corpus",), "items": ("data.items",)}
 OF_SCALE = {
@@ -271,15 +270,13 @@ def analysis_stage(name: str, catalog: Catalog, matrix: dict, scales: Iterable[s
     recipe, out = catalog.recipes[name], f"results/{SCALE}/{name}"
     drawn = ("figure", "front") if recipe.front else ("figure",)
     scores = [f"scores/{SCALE}/{folder.as_posix()}" for folder in scores_of(recipe)]
-    figures = [f"{out}/{figure}.{kind}" for figure in drawn for kind in KINDS[:2]]
-    files = [f"{out}/{file}" for file in ("panels", "data.csv", EVIDENCE)]
     return _stage(
         matrix,
         f"stemrepro analyse {name} --scale {SCALE}",
         recipe.paper_item,
         [*drawn_from(name, catalog, scales), *scores],
-        _kept(*figures, *files),
-        plots=_kept(*(f"{out}/{figure}.{KINDS[2]}" for figure in drawn)),
+        _kept(f"{out}/data.csv", f"{out}/{EVIDENCE}"),
+        plots=_kept(*(f"{out}/{figure}.svg" for figure in drawn)),
     )
 
 
@@ -316,8 +313,8 @@ def report_stage(matrix: dict, scoreboard: str, recipes: dict[str, Mapping[str, 
         recipes: those on the page, by scale.
     """
     folders = [f"results/{scale}/{name}" for scale, names in recipes.items() for name in names]
-    results = [f"{folder}/{file}" for folder in folders for file in (EVIDENCE, "data.csv", "figure.svg", "panels")]
-    verdicts = [f"{folder}/{file}" for folder in folders for file in (VERDICTS, "explained.html")]
+    results = [f"{folder}/{file}" for folder in folders for file in (EVIDENCE, "data.csv", "figure.svg")]
+    verdicts = [f"{folder}/{VERDICTS}" for folder in folders]
     ranked = {name for part in recipes.values() for name, recipe in part.items() if recipe.measure == LEADERBOARD}
     pages = ["README.md", "index.html", "claims.csv", "questions"]
     pages += [f"{name}.{kind}" for name in sorted(ranked) for kind in ("csv", "md")]

@@ -11,15 +11,14 @@ from pathlib import Path
 from types import ModuleType
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import atomic_write, write_json
+from stemrepro.common.files import write_json
 from stemrepro.common.paths import ANALYSES
 from stemrepro.measures.base import measured
 from stemrepro.measures.catalog import load
 from stemrepro.measures.inputs import Inputs
 from stemrepro.report import forest
-from stemrepro.report.estimates import appendix, with_estimates
+from stemrepro.report.estimates import with_estimates
 from stemrepro.report.evidence import evidence_rows
-from stemrepro.report.explain import explained
 from stemrepro.report.judging import judged_page
 from stemrepro.report.page_parts import VERDICTS
 from stemrepro.report.results import run_inputs, save, verdict_rows
@@ -44,8 +43,15 @@ def module(path: Path, functions: list[str]) -> ModuleType:
     return loaded
 
 
-def analyse(name: str, scale: str, scores: Path, results: Path) -> list[dict]:
+def analyse(name: str, scale: str, scores: Path, results: Path, formats: tuple[str, ...] = ()) -> list[dict]:
     """Write `results`/<scale>/<name>/, and return the rows of its evidence.json. Verdicts need the whole page.
+
+    Args:
+        name: of the recipe.
+        scale: whose runs.
+        scores: the folder scores/.
+        results: the folder results/.
+        formats: of the figures, other than SVG.
 
     Raises:
         UserError: the recipe or scale is unknown, or scores are missing or damaged.
@@ -66,12 +72,12 @@ def analyse(name: str, scale: str, scores: Path, results: Path) -> list[dict]:
         data = forest.collect(measure)
         figures = {file: forest.draw(data, measure, str(reason)) for file in functions}
     data = with_estimates(data, measure)
-    save(results / scale / name, scale, figures, data, rows, run_inputs(inputs, measure))
+    save(results / scale / name, scale, figures, data, rows, run_inputs(inputs, measure), formats)
     return rows
 
 
-def write_verdicts(scale: str, scores: Path, results: Path) -> list[dict]:
-    """Judge a scale's page, as far as it has evidence: write verdicts.json and explained.html of its recipes.
+def write_verdicts(scale: str, results: Path) -> list[dict]:
+    """Judge a scale's page, as far as it has evidence: write verdicts.json of its recipes.
 
     Returns:
         The rows of verdicts.json of all of them.
@@ -81,11 +87,9 @@ def write_verdicts(scale: str, scores: Path, results: Path) -> list[dict]:
     """
     catalog, written = load(), []
     for (name, at), claims in judged_page(scale, results).items():
-        inputs, folder, rows = Inputs(name, catalog, at, scores / at), results / at / name, verdict_rows(claims)
-        if [row["claim"] for row in rows] != list(inputs.recipe.claims):
+        rows = verdict_rows(claims)
+        if [row["claim"] for row in rows] != list(catalog.recipes[name].claims):
             continue  # the recipe has other claims by now; its verdicts stay until it is analysed again
-        write_json(folder / VERDICTS, rows)
-        page = explained(inputs, claims, results, appendix(inputs.recipe, folder / "data.csv"))
-        atomic_write(folder / "explained.html", page)
+        write_json(results / at / name / VERDICTS, rows)
         written += rows
     return written

@@ -1,12 +1,10 @@
-"""A recipe's estimates: numbers with intervals but without verdicts, for data.csv and the appendix of its page."""
+"""A recipe's estimates: numbers with intervals but without verdicts, for data.csv."""
 
-import math
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from markupsafe import Markup
 
 from stemrepro.common.files import damaged
 from stemrepro.config.paper import PaperNumber
@@ -17,9 +15,6 @@ from stemrepro.report.results import mean_row
 from stemrepro.verdicts.contrast import Unmeasured
 
 PANEL = "estimates"
-DASH = "-"
-MEASURED = ("estimate", "arms", "unit", "mean", "95% interval", "by seed")
-COMPUTED = ("estimate", "unit", "printed", "computed", "off by")
 
 
 def _row(name: str, estimate: Estimate, measure: Measure) -> dict:
@@ -48,30 +43,6 @@ def with_estimates(data: pd.DataFrame, measure: Measure) -> pd.DataFrame:
         return data
     numbers = {column: "Int64" for column in data if pd.api.types.is_integer_dtype(data[column])}
     return pd.concat([data.astype(numbers), rows], ignore_index=True)  # Int64: gaps make no whole number a float
-
-
-def _cells(estimate: Estimate, row: dict) -> list[str]:
-    """Return what stands behind the label in a row of the appendix."""
-    reason = f"{DASH} {row['reason']}" if math.isnan(row["value"]) else ""
-    if estimate.arms:
-        low, high = row["ci_low"], row["ci_high"]
-        interval = "" if reason else DASH if math.isnan(low) else f"{low:.4g} to {high:.4g}"
-        mean = reason or f"{row['value']:.4g}"
-        return [" - ".join(estimate.arms), estimate.unit, mean, interval, "" if reason else row["by_seed"]]
-    computed = reason or f"{row['value']:.5g}"
-    if estimate.paper is None:
-        return [estimate.unit, DASH, computed, ""]
-    off = "" if reason else f"{row['value'] - estimate.paper.value:+.3g}" if estimate.deviates(row["value"]) else "0"
-    return [estimate.unit, f"{estimate.paper.value:g}", computed, off]
-
-
-def _table(heads: tuple[str, ...], rows: dict[str, list[str]]) -> Markup:
-    head = Markup("").join(Markup("<th>{}</th>").format(name) for name in heads)
-    lines = [
-        Markup('<tr id="{}">{}</tr>').format(name, Markup("").join(Markup("<td>{}</td>").format(cell) for cell in row))
-        for name, row in rows.items()
-    ]
-    return Markup("<table>\n<tr>{}</tr>\n{}\n</table>\n").format(head, Markup("\n").join(lines))
 
 
 def _lines(recipe: Recipe, file: Path) -> pd.DataFrame:
@@ -118,29 +89,3 @@ def printed_numbers(recipe: Recipe, file: Path, group: str) -> list[Printed]:
         for name, one in recipe.estimates.items()
         if name.startswith(f"{group}-") and isinstance(one.paper, PaperNumber)
     ]
-
-
-def appendix(recipe: Recipe, file: Path) -> Markup:
-    """Return a recipe's estimates as tables of HTML, in the order of its file; empty where it has none.
-
-    Args:
-        recipe: whose estimates these are.
-        file: data.csv with the lines of `with_estimates`.
-
-    Raises:
-        UserError: the file lacks an estimate, or can't be read.
-    """
-    if not recipe.estimates:
-        return Markup("")
-    rows = _lines(recipe, file)
-    tables = []
-    for heads, arms in ((MEASURED, True), (COMPUTED, False)):
-        cells = {
-            name: [estimate.label, *_cells(estimate, rows.loc[name].to_dict())]
-            for name, estimate in recipe.estimates.items()
-            if bool(estimate.arms) == arms
-        }
-        tables += [_table(heads, cells)] if cells else []
-    words = "Means over seeds of the first arm less the second, with plain 95% intervals. No verdict rests on them."
-    title = Markup('<section id="estimates">\n<h2>Estimates, without verdicts</h2>\n<p>{}</p>\n').format(words)
-    return title + Markup("").join(tables) + Markup("</section>\n")

@@ -10,7 +10,6 @@ from pathlib import Path
 from textwrap import wrap
 
 import numpy as np
-from markupsafe import Markup
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.progress import duration
@@ -30,25 +29,6 @@ WIDTH = 80
 COMMON = "common"
 SAYS = {"equivalent": "within what counts of 0", "not-better": "not above 0 by what counts"}
 """Where the claims of a kind have their difference; claims of other kinds have it above 0."""
-PAGE = Markup("""<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<link rel="icon" href="data:,">
-<style>
-  :root {{ color-scheme: light dark; }}
-  body {{ max-width: 92ch; margin: 24px auto; padding: 0 12px; font: 15px/1.5 system-ui, sans-serif; }}
-  pre {{ font-size: 13px; line-height: 1.4; overflow-x: auto; }}
-  h1 {{ font-size: 1.3rem; }}
-  h2 {{ font-size: 1rem; margin-bottom: 0; }}
-  table {{ border-collapse: collapse; font-size: 13px; display: block; overflow-x: auto; }}
-  th, td {{ text-align: left; vertical-align: top; padding: 2px 10px 2px 0; border-bottom: 1px solid #8884; }}
-  :target {{ outline: 3px solid #f0b400; outline-offset: 6px; }}
-</style>
-<main>
-<h1>{title}</h1>
-""")
 
 
 def find(catalog: Catalog, name: str, scale: str | None = None) -> tuple[str, str, str]:
@@ -67,7 +47,7 @@ def find(catalog: Catalog, name: str, scale: str | None = None) -> tuple[str, st
     if not owners and claim in catalog.recipes:
         if choices := ", ".join(f"{claim}/{key}" for key in catalog.recipes[claim].claims):
             raise UserError(f"'{claim}' is a recipe; name one of its claims: {choices}")
-        raise UserError(f"'{claim}' is a recipe without claims, whose page lists its estimates")
+        raise UserError(f"'{claim}' is a recipe without claims; its estimates are lines of its data.csv")
     if not owners:
         names = dict.fromkeys(key for it in catalog.recipes.values() for key in it.claims)
         raise unknown("claim", claim, names, "recipes/")
@@ -78,7 +58,7 @@ def find(catalog: Catalog, name: str, scale: str | None = None) -> tuple[str, st
     settings = catalog.recipe(recipe)
     if claim not in settings.claims:
         if claim in settings.estimates:
-            raise UserError(f"'{claim}' is an estimate of recipe '{recipe}', without a verdict; its page lists it")
+            raise UserError(f"'{claim}' is an estimate of recipe '{recipe}', without a verdict; see its data.csv")
         raise unknown("claim", claim, settings.claims, f"recipes/{recipe}.yaml")
     scale = scale or ("laptop" if not settings.scales or "laptop" in settings.scales else settings.scales[0])
     if recipe not in catalog.at(scale).recipes:
@@ -238,25 +218,3 @@ def explain(
             f"{folder}/evidence.json has no claim '{key}'; run 'make reproduce RECIPE={recipe} SCALE={scale}'"
         )
     return _text(Inputs(recipe, catalog, scale, scores / scale), judged, results, _made(folder, cost))
-
-
-def explained(inputs: Inputs, claims: list[Judged], results: Path, appendix: Markup) -> str:
-    """Return the explanations of all claims of a recipe as a page of HTML, whose anchors are the claims' names.
-
-    Nothing in it depends on the day, the commit or the machine: equal scores give equal bytes.
-
-    Args:
-        inputs: of the recipe.
-        claims: as they were judged.
-        results: the folder results/.
-        appendix: the recipe's estimates (stemrepro.report.estimates).
-    """
-    made = ["the commit stands in provenance.json, in the same folder"]
-    parts = [
-        Markup('<section id="{0}">\n<h2><a href="#{0}">{0}</a></h2>\n<pre>{1}</pre>\n</section>').format(
-            judged.finding.claim, _text(inputs, judged, results, made)
-        )
-        for judged in claims
-    ]
-    title = f"{inputs.name} at scale {inputs.scale_name}: how each claim came to its verdict"
-    return PAGE.format(title=title) + Markup("\n").join(parts) + "\n" + appendix + Markup("</main>\n")

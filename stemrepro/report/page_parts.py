@@ -1,6 +1,6 @@
-"""Which recipes stand on the page of a scale, and pictures as a page holds them."""
+"""Which recipes stand on the page of a scale, and pictures as a page shows them."""
 
-import base64
+import os
 import re
 from pathlib import Path
 
@@ -37,9 +37,11 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
-def image(path: Path) -> dict:
-    """Return an SVG as data for the page, with its size in points."""
-    svg = path.read_bytes()
-    size = re.search(rb'width="([\d.]+)pt" height="([\d.]+)pt"', svg)
-    data = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
-    return {"data": data, "width": round(float(size[1])), "height": round(float(size[2])), "name": path.stem}
+def image(path: Path, out: Path) -> dict:
+    """Return where an SVG is from the page's folder, with its size in points."""
+    size = re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', path.read_text(encoding="utf-8"))
+    return {
+        "path": os.path.relpath(path, out),
+        "width": round(float(size[1])),
+        "height": round(float(size[2])),
+    }

@@ -112,7 +112,7 @@ def _line(one: Asked, limits: tuple[float, float], multiples: bool) -> dict:
     }
 
 
-def answered(question: Question, rows: dict[str, dict], catalog: Catalog, results: Path) -> dict:
+def answered(question: Question, rows: dict[str, dict], catalog: Catalog, results: Path, out: Path) -> dict:
     """Return what a page shows of a question.
 
     Args:
@@ -120,6 +120,7 @@ def answered(question: Question, rows: dict[str, dict], catalog: Catalog, result
         rows: of the page's verdicts.json, by recipe/claim.
         catalog: with every recipe.
         results: folder of all results.
+        out: folder of the page.
     """
     claims = asked(question, rows, catalog, results)
     shown = [one for one in claims if one.shown]
@@ -127,7 +128,7 @@ def answered(question: Question, rows: dict[str, dict], catalog: Catalog, result
     missing = Counter(catalog.recipes[one.name.partition("/")[0]].title for one in claims if not one.shown)
     recipe, _, letter = question.panel.partition("/")
     scale = next((row["scale"] for name, row in rows.items() if name.startswith(f"{recipe}/")), "")
-    path = results / scale / recipe / "panels" / f"{letter}.svg"
+    path = results / scale / recipe / "figure.svg"
     return {
         "asked": question.asked,
         "word": answer(one.says for one in claims if one.says),
@@ -138,7 +139,7 @@ def answered(question: Question, rows: dict[str, dict], catalog: Catalog, result
         "scale_line": scale_line(limits, unit or "times what counts") if any(_has_bar(one) for one in shown) else "",
         "unit": unit,
         "missing": dict(missing),
-        "panel": image(path) if path.exists() else None,
+        "image": image(path, out) if path.exists() else None,
         "figure": {"recipe": recipe, "scale": scale, "letter": letter, "title": catalog.recipes[recipe].title},
     }
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from stemrepro.common.files import atomic_write, digest, read_json, sha256, write_json
+from stemrepro.common.files import atomic_write, digest, json_text, read_json, sha256, write_json
 from stemrepro.common.provenance import provenance
 from stemrepro.measures.base import Measure
 from stemrepro.measures.inputs import Inputs
 from stemrepro.report.judging import Judged
 from stemrepro.report.page_parts import EVIDENCE
-from stemrepro.report.style import alone, footer, render, settle
+from stemrepro.report.style import footer, render, settle
 from stemrepro.report.words import PLAIN_METHOD
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.moderation import Prior
@@ -138,27 +138,18 @@ def run_inputs(inputs: Inputs, measure: Measure) -> dict:
     return about
 
 
-def save_panels(folder: Path, figure: Figure) -> None:
-    """Write every panel of a figure alone as <letter>.svg, for narrow screens, and as <letter>.png, for slides.
-
-    Files of panels that are gone are removed.
-    """
-    letters = set()
-    for letter in alone(figure):
-        for kind in ("svg", "png"):
-            atomic_write(folder / f"{letter}.{kind}", render(figure, kind))
-        letters.add(letter)
-    for path in folder.iterdir():
-        if path.suffix in (".svg", ".png") and path.stem not in letters:
-            path.unlink()
-
-
 def save(
-    folder: Path, scale: str, figures: dict[str, Figure], data: pd.DataFrame, rows: list[dict], inputs: dict
+    folder: Path,
+    scale: str,
+    figures: dict[str, Figure],
+    data: pd.DataFrame,
+    rows: list[dict],
+    inputs: dict,
+    formats: tuple[str, ...] = (),
 ) -> None:
-    """Write each figure as <name>.{pdf,svg,png}, panels/, data.csv, evidence.json and provenance.json.
+    """Write each figure as <name>.svg, data.csv, evidence.json, and provenance.json where one of these has changed.
 
-    Equal inputs give equal bytes of all files except provenance.json.
+    Equal inputs give equal bytes.
 
     Args:
         folder: results/<scale>/<recipe>.
@@ -167,17 +158,24 @@ def save(
         data: what the figures draw, as data.csv.
         rows: of evidence.json.
         inputs: what `run_inputs` returns.
+        formats: "pdf" and "png" as well; git holds neither.
     """
     seeds = sorted({run["seeds"] for run in inputs.get("runs", {}).values()})
     words = {0: "no runs", 1: f"{seeds[0] if seeds else 0} seed{'' if seeds == [1] else 's'}"}
     counted = words.get(len(seeds)) or f"{seeds[0]} to {seeds[-1]} seeds"
     parts = [f"scale {scale}", counted, f"hash of settings {inputs['params_hash']}"]
+    files = {}
     for name, figure in figures.items():
         footer(figure, ", ".join([*parts, f"of data {inputs['data_hash']}"] if inputs["data_hash"] else parts))
         settle(figure)
-        for kind in ("pdf", "svg", "png"):
+        files[folder / f"{name}.svg"] = render(figure, "svg")
+        for kind in formats:
             atomic_write(folder / f"{name}.{kind}", render(figure, kind))
-    save_panels(folder / "panels", figures["figure"])
-    atomic_write(folder / "data.csv", data.to_csv(index=False, float_format="%.6g"))
-    write_json(folder / EVIDENCE, rows)
-    write_json(folder / "provenance.json", provenance() | inputs)
+    files[folder / "data.csv"] = data.to_csv(index=False, float_format="%.6g").encode()
+    files[folder / EVIDENCE] = json_text(rows).encode()
+    made = folder / "provenance.json"
+    same = made.exists() and all(path.exists() and path.read_bytes() == content for path, content in files.items())
+    for path, content in files.items():
+        atomic_write(path, content)
+    if not same:
+        write_json(made, provenance() | inputs)

@@ -132,7 +132,6 @@ def section(results: Path, scale: str, name: str, catalog: Catalog, out: Path, l
     others = at_other_scales(results, scale, name, catalog)
     if not (folder / "figure.svg").exists():
         raise UserError(f"{folder}/figure.svg is missing; 'make figures SCALE={scale}' draws it from the scores")
-    drawn = [image(path) for path in sorted((folder / "panels").glob("*.svg")) or [folder / "figure.svg"]]
     items = paper_items(recipe.paper_item)
     groups = {TALLIED[origin]: members for origin, members in by_origin(rows).items() if members}
     summary = "; ".join(f"{whose}: {counted(members)}" for whose, members in groups.items()) or "no claims"
@@ -151,7 +150,7 @@ def section(results: Path, scale: str, name: str, catalog: Catalog, out: Path, l
         "scale": scale,
         "runs": bool(recipe.arms),
         "folder": os.path.relpath(folder, out),
-        "images": drawn,
+        "image": image(folder / "figure.svg", out),
         "alt": f"Figure of {name} at scale {scale}: {recipe.title}. Its claims: {summary}.",
         "caption": caption(name, recipe, rows),
         "items": "|".join(items),
@@ -309,7 +308,7 @@ class Page:
 
 
 def html(page: Page) -> str:
-    """Return the page index.html, complete in itself."""
+    """Return the page index.html, complete but for the figures, which it links to."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -343,8 +342,8 @@ def markdown(page: Page) -> str:
     words = page.words
     lines = [
         "# Questions and answers", "",
-        "Written by the pipeline; [index.html](index.html) is the same with figures and filters (download it, or open "
-        "it from a clone), [claims.csv](claims.csv) has every claim as data. An answer follows from the verdicts of a "
+        "Written by the pipeline; [index.html](index.html) is the same with figures and filters (open it from a "
+        "clone), [claims.csv](claims.csv) has every claim as data. An answer follows from the verdicts of a "
         f"question's claims, and a verdict from [one rule]({rule}). [What we had expected]({predictions}).", "",
         words["whose"], "", "| question | answer | number | what it is |", "|---|---|---|---|",
     ]  # fmt: skip
@@ -359,11 +358,9 @@ def markdown(page: Page) -> str:
     lines += ["", "| verdict | means |", "|---|---|", *(f"| **{word}** | {means} |" for word, means in MEANING.items())]
     lines += ["", "## Experiments", "", "| recipe | paper | scale | |", "|---|---|---|---|"]
     for part in page.sections:
-        estimates = f"[{part['estimates']} estimates]({part['folder']}/explained.html#estimates), " * bool(
-            part["estimates"]
-        )
-        estimates += f"[ranks]({part['name']}.md), " * bool(part["ranks"])
-        links = f"{estimates}[figure]({part['folder']}/figure.png), [data]({part['folder']}/data.csv)"
+        ranked = f"[ranks]({part['name']}.md), " * bool(part["ranks"])
+        data = f"data with {part['estimates']} estimates" if part["estimates"] else "data"
+        links = f"{ranked}[figure]({part['folder']}/figure.svg), [{data}]({part['folder']}/data.csv)"
         lines.append(f"| {part['title']} | {part['paper_item']} | {part['scale'] if part['runs'] else '-'} | {links} |")
     return "\n".join(lines) + "\n"
 
@@ -378,11 +375,10 @@ def question_page(one: dict, rows: dict[str, dict], home: str) -> str:
     """
     number = f"{one['value']} {one['interval']}".strip()
     lines = [f"# {one['asked']}", "", f"**{one['word']}**. {number}: {one['label']}. Decided by {one['split']}."]
-    if one["panel"]:
+    if one["image"]:
         figure = one["figure"]
-        path = f"{home}/{figure['scale']}/{figure['recipe']}"
-        lines += ["", f"![Panel {figure['letter']} of: {figure['title']}]({path}/panels/{figure['letter']}.svg)"]
-        lines += ["", f"[For slides]({path}/panels/{figure['letter']}.png). {REUSE}"]
+        path = f"{home}/{figure['scale']}/{figure['recipe']}/figure.svg"
+        lines += ["", f"![{figure['title']}]({path})", "", f"See panel {figure['letter']}. {REUSE}"]
     heads = "| claim | whose | says | paper | ours | evidence | verdict | why |"
     lines += ["", heads, "|---|---|---|---|---|---|---|---|"] if one["lines"] else []
     for line in one["lines"]:
@@ -468,7 +464,7 @@ def write_scoreboard(scale: str, results: Path) -> Path:
     dense, _ = run_settings(Address(MAIN, "dense"), catalog.arms["dense"], Variant(), catalog.scale(scale))
     page = Page(
         sections,
-        {key: answered(question, rows, catalog, results) for key, question in asked.items()},
+        {key: answered(question, rows, catalog, results, out) for key, question in asked.items()},
         catalog,
         out,
         ladder,

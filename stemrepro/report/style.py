@@ -1,11 +1,10 @@
-"""The style guide of all figures: sizes for print and for a phone, and how an arm looks in colour and in grey.
+"""The style guide of all figures: sizes, and how an arm looks in colour and in grey.
 
-Panels have letters and titles, and each can be drawn alone. The bytes of a figure depend on its data alone.
+Panels have letters and titles. The bytes of a figure depend on its data alone.
 """
 
 import io
 from collections import Counter
-from collections.abc import Iterator
 
 import matplotlib as mpl
 import numpy as np
@@ -16,13 +15,12 @@ import matplotlib.pyplot as plt
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.gridspec import GridSpec
 from matplotlib.legend import Legend
 
 from stemrepro.config.arm import HUES, Arm
 
-WIDTH, PANEL = 7.4, 3.9
-"""Widths in inches: of a figure, which is that of a page's text, and of a panel alone, for a phone."""
+WIDTH = 7.4
+"""Inches: of a figure, which is that of a page's text."""
 FOOT = 0.13
 """Inches below a figure for its small print."""
 SMALL, SMALLEST = 7, 6.5
@@ -121,7 +119,7 @@ def doubling(axes: Axes, *names: str) -> None:
 
 
 def label_outer(axes: Axes) -> None:
-    """Hide labels that a panel shares with the one below or to the left; a panel drawn alone shows them again."""
+    """Hide labels that a panel shares with the one below or to the left."""
     place = axes.get_subplotspec()
     if not place.is_last_row():
         axes.xaxis.label.set_visible(False)
@@ -170,52 +168,6 @@ def settle(figure: Figure) -> None:
         axes.set_position([round(float(value), 6) for value in axes.get_position().bounds])
 
 
-def _legend_alone(figure: Figure, axes: Axes) -> Legend | None:
-    """Draw a legend of a panel that has labels and no legend, below it, in as many columns as fit; else return None."""
-    handles, labels = axes.get_legend_handles_labels()
-    if axes.get_legend() or not labels:
-        return None
-    for columns in (3, 2, 1):
-        legend = figure.legend(handles, labels, loc="outside lower center", ncols=columns, columnspacing=1)
-        figure.draw_without_rendering()
-        if columns == 1 or legend.get_window_extent().width < 0.98 * figure.bbox.width:
-            return legend
-        legend.remove()
-
-
-def alone(figure: Figure) -> Iterator[str]:
-    """Show the panels of a figure alone, one after another, at a phone's width, and yield their letters.
-
-    A panel alone also shows what it shares with its neighbours, such as names at an axis or a legend. The figure can't
-    be used afterwards.
-    """
-    figure.draw_without_rendering()
-    panels = [axes for axes in figure.axes if axes.axison or axes.texts]
-    sizes = [np.array(axes.get_tightbbox().size) / figure.dpi for axes in panels]
-    for artist in (*figure.texts, *figure.legends):
-        artist.remove()
-    for axes in figure.axes:
-        axes.set(visible=False, in_layout=False)
-    for axes, (width, height), letter in zip(panels, sizes, "abcdefghijkl", strict=False):
-        axes.set(visible=True, in_layout=True)
-        axes.set_subplotspec(GridSpec(1, 1, figure)[0])
-        axes.tick_params(labelbottom=True, labelleft=True)
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.label.set_visible(True)
-        width = max(PANEL, 0.75 * width)  # a wide table can't be squeezed into less
-        figure.set_size_inches(width, height)
-        legend = _legend_alone(figure, axes)
-        figure.set_size_inches(
-            width, height + (legend.get_window_extent().height / figure.dpi + 0.05 if legend else 0.05)
-        )
-        figure.set_layout_engine("constrained")
-        settle(figure)
-        yield letter
-        axes.set(visible=False, in_layout=False)
-        if legend:
-            legend.remove()
-
-
 def render(figure: Figure, kind: str) -> bytes:
     """Return the figure as pdf, svg or png, without dates or versions in its bytes."""
     buffer = io.BytesIO()
@@ -238,13 +190,11 @@ __all__ = [
     "FAINT",
     "GAIN",
     "LESS",
-    "PANEL",
     "PLAIN",
     "SMALL",
     "SMALLEST",
     "SOURCE_COLOUR",
     "SOURCE_DASHES",
-    "alone",
     "doubling",
     "error_bars",
     "footer",

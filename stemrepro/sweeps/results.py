@@ -51,6 +51,5 @@ def write_results(sweep: Sweep, table: pd.DataFrame, folder: Path, arms: dict[st
     use_style(arms)
     for name, figure in figures(sweep, table).items():
         settle(figure)
-        for kind in ("pdf", "svg", "png"):
-            atomic_write(folder / f"{name}.{kind}", render(figure, kind))
+        atomic_write(folder / f"{name}.svg", render(figure, "svg"))
         plt.close(figure)

@@ -55,9 +55,10 @@ def gap(scores: Path, address: Address, shaped: bool = False) -> float | None:
     if not arm or not reference or other_plan(arm.folder, reference.folder, shaped):
         return None
     try:
-        return losses.contrast(reference, arm, "prose").mean
+        first, second = losses.paired(reference, arm)
     except Unmeasured:
         return None
+    return float((first.loss("prose") - second.loss("prose")).to_numpy().mean())
 
 
 def arm_metrics(

@@ -28,7 +28,7 @@ from tests.conftest import quiet
 def scored(make_run, tiny):
     run = make_run("stem-full")
     train(run, quiet)
-    return run, score(run, quiet, tiny.evaluation, "context")
+    return run, score(run, quiet, tiny.evaluation, ["context"])
 
 
 def pairs_by_hand(run):
@@ -113,15 +113,15 @@ def test_documents_add_up_to_the_total(scored):
     assert result["document_tokens"].sum() == pair.tokens.sum()
 
 
-def written(run, result, out, tiny, level="context"):
-    return write(Scored([run], [result], out, {"asked": tiny.evaluation, "level": level}))
+def written(run, result, out, tiny, *wanted):
+    return write(Scored([run], [result], out, {"asked": tiny.evaluation, "wanted": wanted}))
 
 
 def test_score_files_are_complete_and_repeatable(scored, tiny, tmp_path):
     run, result = scored
-    summary = written(run, result, tmp_path / "a", tiny)
-    written(run, score(run, quiet, tiny.evaluation, "context"), tmp_path / "b", tiny)
-    names = {"losses.csv", "curve.csv", "documents.npz", "context.npz", "tokens.npz", "steps.npz"}
+    summary = written(run, result, tmp_path / "a", tiny, "context")
+    written(run, score(run, quiet, tiny.evaluation, ["context"]), tmp_path / "b", tiny, "context")
+    names = {"losses.csv", "curve.csv", "documents.npz", "context.npz", "tokens.npz"}
     assert {path.name for path in (tmp_path / "a").iterdir()} == names
     assert all((tmp_path / "a" / n).read_bytes() == (tmp_path / "b" / n).read_bytes() for n in names)
     losses = pd.read_csv(tmp_path / "a" / "losses.csv")
@@ -136,20 +136,23 @@ def test_score_files_are_complete_and_repeatable(scored, tiny, tmp_path):
 
 def test_without_context_the_losses_are_the_same(scored, tiny, tmp_path):
     run, result = scored
-    short = score(run, quiet, tiny.evaluation, "losses")
+    short = score(run, quiet, tiny.evaluation, ["losses"])
     assert short["buckets"].equals(result["buckets"])
-    written(run, short, tmp_path / "a", tiny, "losses")
-    names = {"losses.csv", "curve.csv", "documents.npz", "steps.npz"}
+    summary = written(run, short, tmp_path / "a", tiny, "losses")
+    names = {"losses.csv", "curve.csv", "documents.npz"}
     assert {path.name for path in (tmp_path / "a").iterdir()} == names
+    assert (summary["seed_numbers"], summary["steps"]) == ([run.seed], run.training.steps)
 
 
 def test_steps_hold_every_training_step(scored, tiny, tmp_path):
     run, _ = scored
-    summary = written(run, score(run, quiet, tiny.evaluation, "steps"), tmp_path / "a", tiny, "steps")
+    summary = written(run, score(run, quiet, tiny.evaluation, ["steps"]), tmp_path / "a", tiny, "steps")
     assert {path.name for path in (tmp_path / "a").iterdir()} == {"steps.npz"}
     rows, arrays = read_rows(run.folder / "metrics.jsonl"), np.load(tmp_path / "a" / "steps.npz")
     assert arrays["loss"][0] == pytest.approx([row["loss"] for row in rows])
     assert arrays["norm"][0] == pytest.approx([row["norm"] for row in rows])
+    assert summary["seed_numbers"] == arrays["seeds"].tolist() == [run.seed]
+    assert summary["steps"] == len(rows)
     assert summary["learning_rate"] == run.training.learning_rate
     tokens = np.fromfile(run.blocks / "train.bin", np.uint16)
     assert summary["training_entropy"] == pytest.approx(entropy(np.bincount(tokens)), abs=1e-5)
@@ -163,14 +166,25 @@ def test_a_run_that_diverged_has_steps_alone(scored, make_run, tiny, tmp_path):
     rows = (other.folder / "metrics.jsonl").read_text().splitlines()[:6]
     (other.folder / "metrics.jsonl").write_text("\n".join(rows) + "\n")
     (other.folder / "diverged.json").write_text('{"step": 7}')
-    ended = score(other, quiet, tiny.evaluation, "context")
+    ended = score(other, quiet, tiny.evaluation, ["context"])
     assert ended.keys() == {"curve"}
-    write(Scored([run, other], [result, ended], tmp_path, {"asked": tiny.evaluation, "level": "context"}))
+    write(Scored([run, other], [result, ended], tmp_path, {"asked": tiny.evaluation, "wanted": ["steps", "context"]}))
     assert np.load(tmp_path / "steps.npz")["seeds"].tolist() == [0, 1]
     finite = np.isfinite(np.load(tmp_path / "steps.npz")["loss"])
     assert finite.sum(axis=1).tolist() == [12, 6]
     assert set(pd.read_csv(tmp_path / "losses.csv")["seed"]) == {0}
-    assert np.load(tmp_path / "documents.npz")["seeds"].tolist() == [0]
+    assert np.load(tmp_path / "documents.npz")["counts"].tolist() == []
+
+
+def test_documents_are_summed_over_the_first_seeds(scored, tiny, tmp_path):
+    run, result = scored
+    results = [result | {"documents": result["documents"] * factor} for factor in range(1, 7)]
+    runs = [replace(run, seed=seed) for seed in range(6)]
+    write(Scored(runs, results, tmp_path, {"asked": tiny.evaluation, "wanted": ["losses"]}))
+    arrays = np.load(tmp_path / "documents.npz")
+    assert arrays["counts"].tolist() == [3, 5, 6]
+    kept = result["document_tokens"] > 0
+    assert arrays["nats"] == pytest.approx(np.outer([6, 15, 21], result["documents"][kept]))
 
 
 def test_a_loss_that_is_not_finite_is_no_loss_of_nothing(scored, tiny):
@@ -182,7 +196,7 @@ def test_a_loss_that_is_not_finite_is_no_loss_of_nothing(scored, tiny):
     weights["head.weight"].fill_(3e38)  # a number, unlike the logits
     save_file(weights, run.weights, about)
     with pytest.raises(UserError, match=r"losses that are not finite on .*validation\.bin; its weights are damaged"):
-        score(run, quiet, tiny.evaluation, "losses")
+        score(run, quiet, tiny.evaluation, ["losses"])
 
 
 def test_no_score_is_written_that_can_not_be(tmp_path):
@@ -197,7 +211,7 @@ def test_rows_cut_off_are_named(scored, tiny):
     path = run.folder / "metrics.jsonl"
     path.write_text("".join(line + "\n" for line in path.read_text().splitlines()[:-2]))
     with pytest.raises(UserError, match=r"metrics\.jsonl has 10 rows where the run has 12 steps"):
-        score(run, quiet, tiny.evaluation, "losses")
+        score(run, quiet, tiny.evaluation, ["losses"])
 
 
 def test_damaged_metrics_are_named(scored):

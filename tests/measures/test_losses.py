@@ -35,7 +35,9 @@ def test_bits_per_byte_are_of_prose(dense):
 def test_the_first_seeds_alone(dense):
     first = ArmLosses(dense.folder, 2)
     assert first.loss("prose").tolist() == pytest.approx([4.0, 4.1])
-    assert len(first.documents["nats"]) == len(first.steps["loss"]) == first.summary["seeds"] == 2
+    assert len(first.steps["loss"]) == first.summary["seeds"] == 2
+    prose = first.documents["source"] != "glosses"
+    assert first.documents["nats"][prose].mean() == pytest.approx(10 * 4.05)
     assert first.curve["seed"].nunique() == 2
 
 
@@ -44,7 +46,7 @@ def test_missing_and_cut_off_files_are_named(dense, tmp_path):
         _ = ArmLosses(tmp_path / "none").summary
     for name, read in (
         ("losses.csv", "losses"), ("curve.csv", "curve"), ("documents.npz", "documents"),
-        ("steps.npz", "seeds"), ("summary.json", "summary"),
+        ("steps.npz", "steps"), ("summary.json", "summary"),
     ):  # fmt: skip
         path = dense.folder / name
         before = path.read_bytes()
@@ -101,7 +103,22 @@ def test_seeds_that_were_cut_off_the_steps(dense):
         match=r"steps\.npz is missing or damaged "
         r"\('seeds' must hold whole numbers of 3 seeds; it holds int64 in the shape \(2,\)\)",
     ):
-        _ = ArmLosses(dense.folder, 2).seeds
+        _ = ArmLosses(dense.folder, 2).steps
+
+
+def test_steps_that_no_recipe_asks_for_are_named(dense):
+    (dense.folder / "steps.npz").unlink()
+    assert ArmLosses(dense.folder).seeds == [0, 1, 2]
+    with pytest.raises(UserError, match=r"steps\.npz is missing; a recipe that reads losses by step has 'steps' among"):
+        _ = ArmLosses(dense.folder).steps
+
+
+@pytest.mark.parametrize("seeds", [[0, 1], [0, 1, 1]])
+def test_seeds_are_as_many_as_were_trained(dense, seeds):
+    path = dense.folder / "summary.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"seed_numbers": seeds}))
+    with pytest.raises(UserError, match="'seed_numbers' must name 3 seeds"):
+        _ = ArmLosses(dense.folder).seeds
 
 
 @pytest.mark.parametrize(
@@ -126,8 +143,8 @@ def test_other_files_that_can_not_be(dense):
         _ = ArmLosses(dense.folder).steps
     path = dense.folder / "documents.npz"
     arrays = dict(np.load(path))
-    np.savez(path, **arrays | {"nats": arrays["nats"][:2], "seeds": arrays["seeds"][:2]})
-    with pytest.raises(UserError, match=r"documents\.npz is missing or damaged"):
+    np.savez(path, **arrays | {"nats": arrays["nats"][:2], "counts": arrays["counts"][:2]})
+    with pytest.raises(UserError, match=r"documents\.npz has sums over the first 1 or 2 seeds, not over 3"):
         _ = ArmLosses(dense.folder).documents
     curve = pd.read_csv(dense.folder / "curve.csv")
     curve[curve.seed != 1].to_csv(dense.folder / "curve.csv", index=False)
@@ -173,7 +190,7 @@ def test_differences_are_paired_by_seed(arms):
 def test_the_error_between_documents_equals_the_closed_form(arms):
     """Documents of equal size: the bootstrap's error of a mean is the plain standard error, here over two sources."""
     first, second = arms["dense"].documents, arms["stem-full"].documents
-    difference = (first["nats"] - second["nats"]).mean(axis=0)[first["source"] == "speeches"] / 10
+    difference = (first["nats"] - second["nats"])[first["source"] == "speeches"] / 10
     plain = difference.std(ddof=0) / np.sqrt(len(difference))
     result = contrast(arms["dense"], arms["stem-full"], "prose")
     assert result.item_se == pytest.approx(plain / np.sqrt(2), rel=0.08)

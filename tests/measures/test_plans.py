@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from stemrepro.common.errors import UserError
@@ -19,10 +18,11 @@ def write(inputs: Inputs, address: str, part: str = "losses", factor: float = 1.
     place = Address.parse(address)
     folder, at = inputs.folder / part / place.path, inputs.catalog.variant(place.variant).at(inputs.scale)
     extends = inputs.catalog.variant(place.variant).extends
-    write_summary(folder, 5, **{"data_hash": "d of mid" if extends and extends.text == "mid" else "d"} | more)
+    about = {"data_hash": "d of mid" if extends and extends.text == "mid" else "d"}
     if part == "losses":
-        steps = round(factor * at.training.tokens / (at.training.batch * at.model.sequence))
-        np.savez(folder / "steps.npz", loss=np.zeros((5, steps), np.float32))
+        about["steps"] = round(factor * at.training.tokens / (at.training.batch * at.model.sequence))
+        about["seed_numbers"] = list(range(5))
+    write_summary(folder, 5, **about | more)
 
 
 def made_up(catalog, tmp_path, recipe: str, **more: object) -> Inputs:

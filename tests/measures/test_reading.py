@@ -43,7 +43,7 @@ def _geometry(folder):
 
 def _losses(folder):
     arm = ArmLosses(folder)
-    return arm.losses, arm.curve, arm.documents, arm.steps
+    return arm.losses, arm.curve, arm.documents, (folder / "steps.npz").exists() and arm.steps
 
 
 READERS = {

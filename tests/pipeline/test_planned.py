@@ -27,7 +27,7 @@ def test_a_run_that_is_requested_alone_knows_the_shorter_ones_of_its_stable_phas
 
     def planned(steps, **fields):
         training = run.training.model_copy(update={"tokens": steps * step} | fields)
-        return Planned(model=run.model, training=training, losses="none", seeds={"losses": (0, 1)})
+        return Planned(model=run.model, training=training, losses=(), seeds={"losses": (0, 1)})
 
     plan = {Address("short", "dense"): planned(5, **wsd), Address("long", "dense"): planned(20, **wsd)}
     plan |= {Address(MAIN, "dense"): planned(12)}

@@ -30,13 +30,13 @@ def place(make_run, sample, tmp_path):
     (folders[0] / "tiny").mkdir(parents=True)
     (folders[0] / "tiny/blocks").symlink_to(sample / "blocks")
     run = make_run("dense")
-    planned = {DENSE: Planned(model=run.model, training=run.training, losses="losses", seeds={"losses": (0,)})}
+    planned = {DENSE: Planned(model=run.model, training=run.training, losses=("losses",), seeds={"losses": (0,)})}
     return planned, runs_of("tiny", "sample", planned, None, *folders[:2])[0], folders
 
 
 @pytest.fixture
 def given(tiny):
-    return {"asked": tiny.evaluation, "level": "losses"}
+    return {"asked": tiny.evaluation, "wanted": ["losses"]}
 
 
 def test_a_key_changes_with_runs_settings_and_weights(make_run, given, tiny):
@@ -44,7 +44,7 @@ def test_a_key_changes_with_runs_settings_and_weights(make_run, given, tiny):
     train(run, quiet)
     key = score_key([run], "losses", given)
     assert key == score_key([run], "losses", given)
-    assert key != score_key([run], "losses", given | {"level": "context"})
+    assert key != score_key([run], "losses", given | {"wanted": ["context"]})
     assert key != score_key([run], "losses", given | {"asked": tiny.evaluation.model_copy(update={"tokens": 256})})
     assert key != score_key([run], "geometry", given)
     weights = load_file(run.weights)
@@ -78,7 +78,7 @@ def test_a_summary_has_the_plan_that_arms_share(make_run, given, tiny, tmp_path)
     assert summary["tokens of training"] == run.training.tokens
     rates = {"learning_rate": 0.5, "table_rate_factor": 2.0, "save_every": 3, "evals": 2, "micro_batch": 1}
     alike = replace(make_run("stem-full"), training=run.training.model_copy(update=rates))
-    assert plan_of(alike, given | {"level": "context"}) == summary
+    assert plan_of(alike, given | {"wanted": ["context"]}) == summary
     for what, change, more in (
         ("tokens of training", {"tokens": run.training.tokens // 2}, {}),
         ("tokens a step", {"batch": 2}, {}),

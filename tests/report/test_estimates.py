@@ -1,16 +1,13 @@
-"""Estimates as lines of data.csv and as an appendix, with a measure whose values are given."""
-
-from xml.etree import ElementTree
+"""Estimates as lines of data.csv, with a measure whose values are given."""
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from stemrepro.common.errors import UserError
 from stemrepro.config.paper import PaperNumber
 from stemrepro.config.recipe import Estimate
-from stemrepro.report.estimates import appendix, with_estimates
+from stemrepro.report.estimates import with_estimates
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
 
 NUMBER = PaperNumber(value=7.2, unit="units", source="Table 0", confidence="read")
@@ -79,29 +76,3 @@ def test_what_a_figure_draws_stays_as_it_is(given, catalog):
     before, after = DRAWN.to_csv(index=False), with_estimates(DRAWN, given)
     assert after[: len(DRAWN)][list(DRAWN)].to_csv(index=False) == before  # 123456789, no float
     assert with_estimates(DRAWN, Given(catalog, {})) is DRAWN
-
-
-def test_the_appendix_has_them_in_the_order_of_the_file(given, tmp_path):
-    recipe, file = given.inputs.recipe, tmp_path / "data.csv"
-    with_estimates(DRAWN, given).to_csv(file, index=False)
-    page = str(appendix(recipe, file))
-    tables = ElementTree.fromstring(page).findall("table")
-    measured, computed = ([[cell.text or "" for cell in row] for row in table[1:]] for table in tables)
-    label = "<some> number"
-    assert measured == [
-        [label, "high - low", "units", "1.667", "-0.9189 to 4.252", "2 2.5 0.5"],
-        [label, "low - high", "units", "-1.667", "-4.252 to 0.9189", "-2 -2.5 -0.5"],
-        [label, "high - lost", "units", "- lost diverged at step 3", "", ""],
-        [label, "gap - low", "units", "- in 1 of 3 seeds it has no value", "", ""],
-        [label, "gap - low", "units", "- no <item> was asked", "", ""],
-    ]
-    assert computed == [
-        [label, "units", "7.2", "7.25", "+0.05"],
-        [label, "units", "7.2", "7.25", "0"],
-        [label, "units", "-", "7.25", ""],
-    ]
-    assert [f'id="{name}"' in page for name in recipe.estimates] == [True] * 8
-    assert appendix(recipe.model_copy(update={"estimates": {}}), tmp_path / "nothing") == ""
-    DRAWN.to_csv(file)
-    with pytest.raises(UserError, match=r"data\.csv is missing or damaged"):
-        appendix(recipe, file)

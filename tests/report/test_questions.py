@@ -20,7 +20,7 @@ FLOPS, LATENCY, TABLE = (f"rivals/{name}" for name in ("equal-flops", "equal-lat
 
 def view(rows: dict[str, dict], catalog, results=ROOT / "results", **fields: object) -> dict:
     question = Question(asked="Is it?", label="what it is", panel="rivals/a", **fields)
-    return answered(question, rows, catalog, results)
+    return answered(question, rows, catalog, results, results)
 
 
 def made(**verdicts: str) -> dict[str, dict]:
@@ -46,7 +46,7 @@ def test_each_of_our_words_hangs_on_its_verdicts(catalog, key):
     for good, bad, word in (("supported", "contradicted", YES), ("contradicted", "supported", NO)):
         rows = {name: row(name.partition("/")[2], good) for name in question.supports}
         rows |= {name: row(name.partition("/")[2], bad) for name in question.opposes}
-        assert answered(question, rows, catalog, ROOT / "results")["word"] == word
+        assert answered(question, rows, catalog, ROOT / "results", ROOT / "results")["word"] == word
 
 
 def test_the_papers_claims_come_first_and_those_not_attempted_are_folded(catalog):

@@ -19,8 +19,8 @@ from stemrepro.measures.base import Level, Precondition
 from stemrepro.report import forest
 from stemrepro.report.evidence import evidence_for, evidence_rows, read_evidence
 from stemrepro.report.judging import judged
-from stemrepro.report.results import mean_row, save, save_panels, verdict_rows
-from stemrepro.report.style import settle, sheet, use_style
+from stemrepro.report.results import mean_row, save, verdict_rows
+from stemrepro.report.style import use_style
 from stemrepro.report.verdicts import AT_OFFICIAL_INIT
 from stemrepro.verdicts.contrast import Contrast, Unmeasured, of_shares
 from stemrepro.verdicts.moderation import fitted
@@ -287,46 +287,35 @@ def test_gains_in_other_settings_are_rows_and_marks_of_their_own(given, catalog,
         assert len(axes.get_legend_handles_labels()[1]) == 1 + count
 
 
+def saved(folder, given, rows, formats=()):
+    """Save a forest of `given` with the rows, and return the files by name."""
+    data = forest.collect(given)
+    figures, inputs = {"figure": forest.draw(data, given)}, {"params_hash": "p", "data_hash": None}
+    save(folder, "laptop", figures, data, rows, inputs, formats)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
 @pytest.mark.slow
-def test_equal_results_are_equal_bytes(given, catalog, tmp_path):
+def test_equal_results_are_equal_bytes_and_keep_their_provenance(given, catalog, tmp_path, monkeypatch):
     use_style(catalog.arms)
     rows = evidence_rows("laptop", given)
-    for name in ("one", "two"):
-        data = forest.collect(given)
-        save(
-            tmp_path / name,
-            "laptop",
-            {"figure": forest.draw(data, given)},
-            data,
-            rows,
-            {"params_hash": "p", "data_hash": None},
-        )
-    written = (path for path in (tmp_path / "one").rglob("*") if path.is_file())
-    files = {path.relative_to(tmp_path / "one").as_posix() for path in written}
-    assert files == {
-        "figure.pdf", "figure.svg", "figure.png", "panels/a.svg", "panels/a.png", "data.csv", "evidence.json",
+    files = saved(tmp_path, given, rows)
+    assert set(files) == {"figure.svg", "data.csv", "evidence.json", "provenance.json"}
+    assert json.loads(files["evidence.json"]) == rows
+    assert b"no runs, hash of settings p<" in files["figure.svg"]
+    monkeypatch.setattr("stemrepro.report.results.provenance", lambda: {"commit": "another"})
+    assert saved(tmp_path, given, rows) == files
+    changed = saved(tmp_path, given, rows[:-1])
+    assert json.loads(changed["provenance.json"])["commit"] == "another"
+    assert {name for name, content in changed.items() if content != files[name]} == {
+        "evidence.json",
         "provenance.json",
-    }  # fmt: skip
-    assert all(
-        (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
-        for name in files - {"provenance.json"}
-    )
-    assert json.loads((tmp_path / "one/evidence.json").read_text()) == rows
-    assert "no runs, hash of settings p<" in (tmp_path / "one/figure.svg").read_text()
+    }
 
 
-def test_every_panel_is_written_alone_and_those_that_are_gone_are_removed(catalog, tmp_path):
+def test_other_forms_of_a_figure_are_drawn_on_demand(given, catalog, tmp_path):
     use_style(catalog.arms)
-    for layout, letters in (("ab;cd", "abcd"), ("ab", "ab")):
-        figure, grid = sheet(layout, 3, {letter: f"Panel {letter}" for letter in letters})
-        for axes in grid.values():
-            axes.plot([0, 1], [0, 1])
-        settle(figure)
-        save_panels(tmp_path, figure)
-        assert sorted(path.name for path in tmp_path.iterdir()) == [
-            f"{letter}.{kind}" for letter in letters for kind in ("png", "svg")
-        ]
-    text = (tmp_path / "b.svg").read_text()
-    assert "Panel b" in text
-    assert "Panel a" not in text
-    assert 'width="280.8pt"' in text  # 3.9 inches: letters of 6.5 points are 9 pixels on a screen of 390
+    files = saved(tmp_path, given, [], ("pdf", "png"))
+    assert files["figure.pdf"].startswith(b"%PDF")
+    assert files["figure.png"].startswith(b"\x89PNG")
+    assert set(files) == {"figure.pdf", "figure.png", "figure.svg", "data.csv", "evidence.json", "provenance.json"}

@@ -123,7 +123,7 @@ def test_a_question_has_its_word_its_number_and_a_page_with_its_claims(project):
 def test_the_readme_lists_every_experiment(project):
     table = (project / "README.md").read_text()
     for name in load().at("laptop").recipes:
-        assert f"[figure](laptop/{name}/figure.png)" in table
+        assert f"[figure](laptop/{name}/figure.svg)" in table
     assert len(table.split()) < 1500
 
 
@@ -131,10 +131,10 @@ def test_the_readme_lists_every_experiment(project):
 def test_a_recipe_without_claims_leads_to_its_estimates(project):
     (project / "laptop/table_design/verdicts.json").write_text("[]")
     write_scoreboard("laptop", project)
-    assert "[17 estimates](laptop/table_design/explained.html#estimates)" in (project / "README.md").read_text()
+    assert "[data with 17 estimates](laptop/table_design/data.csv)" in (project / "README.md").read_text()
     page = (project / "index.html").read_text().partition('<section id="table_design-laptop"')[2]
     page = page.partition("</section>")[0]
-    assert 'href="laptop/table_design/explained.html#estimates">17 estimates without verdicts</a>' in page
+    assert 'href="laptop/table_design/data.csv">data, with 17 estimates without verdicts</a>' in page
     assert 'class="claims"' not in page
 
 
@@ -205,7 +205,7 @@ def test_a_recipe_of_another_scale_stands_on_the_page_that_they_share(project):
     before = len(scoreboard.every_row("laptop", project))
     write_scoreboard("laptop", project)
     assert 'id="token_ladder-ladder-gap-shrinks-full"' in (project / "index.html").read_text()
-    assert "(ladder/token_ladder/figure.png)" in (project / "README.md").read_text()
+    assert "(ladder/token_ladder/figure.svg)" in (project / "README.md").read_text()
     assert len(scoreboard.every_row("ladder", project)) == len(scoreboard.every_row("laptop", project)) == before
     assert before == 1 + len(VERDICTS) * (len(load().at("laptop").recipes) + 1)
 
@@ -255,13 +255,13 @@ def test_the_pages_folder_is_the_scales_own(project):
 
 
 def test_every_local_link_leads_somewhere(project):
-    """But the figures' other forms, which this test's made-up results lack."""
+    """But data and provenance, which this test's made-up results lack."""
     page = (project / "index.html").read_text()
     links = {link for link in re.findall(r'href="([^"#]+)"', page) if not link.startswith(("https:", "data:"))}
     assert {"../recipes/cost_model.yaml", "../docs/verdicts.md", "laptop/cost_model/verdicts.json"} <= links
     for link in links:
         base = ROOT / "results" if link.startswith("../") else project
-        if not link.endswith((".pdf", ".png", ".csv", "provenance.json", "explained.html")):
+        if not link.endswith((".csv", "provenance.json")):
             assert (base / link).exists(), link
 
 
@@ -332,10 +332,12 @@ def shown(page) -> list[str]:
     return page.eval_on_selector_all(".claim", "all => all.filter(c => !c.closest('[hidden]')).map(c => c.id)")
 
 
-def test_no_error_and_no_request(page):
+def test_no_error_and_no_request_but_for_figures_next_to_it(page, made):
     assert page.problems == []
-    assert {url.split(":")[0] for url in page.requests} <= {"file", "data"}
-    assert sum(url.startswith("file:") for url in page.requests) == 1
+    home = f"file://{made / 'results'}/"
+    own, *figures = [url for url in page.requests if not url.startswith("data:")]
+    assert own == f"{home}index.html"
+    assert all(url.startswith(home) and url.endswith("/figure.svg") for url in figures)
 
 
 def test_pictures_have_size_and_alternative_text(page, catalog):
@@ -347,17 +349,6 @@ def test_pictures_have_size_and_alternative_text(page, catalog):
     assert all(
         width > 0 and height > 0 and drawn > 300 and "Its claims:" in alt for width, height, drawn, alt in images
     )
-
-
-def test_a_figure_of_panels_stands_there_panel_by_panel(project):
-    folder = project / "laptop/rivals/panels"
-    folder.mkdir()
-    for letter, width in (("b", 200), ("a", 180)):
-        (folder / f"{letter}.svg").write_text(SVG.replace("533", str(width)))
-    made = scoreboard.section(project, "laptop", "rivals", load(), project, {})["images"]
-    assert [(image["name"], image["width"], image["height"]) for image in made] == [("a", 180, 417), ("b", 200, 417)]
-    write_scoreboard("laptop", project)
-    assert (project / "index.html").read_text().count('alt="Panel b of it."') == 1
 
 
 def test_filters_by_verdict_scale_and_words(page, catalog):
@@ -500,8 +491,6 @@ def test_a_link_to_a_claim_opens_and_lands_below_the_bar(page):
     assert bar <= top <= bar + 40
     link = page.locator("#rivals-laptop-rivals-3 .here")
     assert link.get_attribute("href") == "#rivals-laptop-rivals-3"
-    how = page.locator("#rivals-laptop-rivals-3 .how")
-    assert how.get_attribute("href") == "laptop/rivals/explained.html#rivals-3"
 
 
 def test_the_contents_name_every_section(page):
@@ -572,10 +561,3 @@ def test_a_field_without_a_name_bars_the_way(page):
     page.evaluate("document.querySelector('#words').removeAttribute('aria-label')")
     page.evaluate("document.querySelector('#words').removeAttribute('placeholder')")
     assert any(barrier.startswith("label: ") for barrier in barriers(page, ".filters"))
-
-
-def test_nothing_bars_the_way_to_explanations(browser):
-    page = browser.new_page()
-    page.goto(f"file://{ROOT}/results/laptop/rivals/explained.html")
-    assert barriers(page) == []
-    page.close()

@@ -14,13 +14,9 @@ from stemrepro.report.style import (
     ARM_DASHES,
     ARM_LABEL,
     ARM_MARKER,
-    PANEL,
-    alone,
     doubling,
     error_bars,
     footer,
-    label_outer,
-    one_legend,
     plt,
     render,
     settle,
@@ -90,7 +86,7 @@ SCALES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(path.stem for path in ROOT.glob("analysis/*.py")))
-def test_nothing_that_code_can_see_is_wrong_with_a_figure_or_a_panel_of_it(catalog, name, few_draws, monkeypatch):
+def test_nothing_that_code_can_see_is_wrong_with_a_figure(catalog, name, few_draws, monkeypatch):
     monkeypatch.chdir(ROOT)
     use_style(catalog.arms)
     recipe, scale = catalog.recipes[name], SCALES.get(name, "laptop")
@@ -102,7 +98,6 @@ def test_nothing_that_code_can_see_is_wrong_with_a_figure_or_a_panel_of_it(catal
         footer(figure, "scale laptop, 3 to 5 seeds, hash of settings 123456789abc, of data 123456789abc")
         settle(figure)
         assert faults(figure) == []
-        assert {letter: found for letter in alone(figure) if (found := faults(figure))} == {}
         plt.close(figure)
 
 
@@ -173,29 +168,6 @@ def test_powers_of_two_are_written_as_readers_know_them():
         assert names <= {label.get_text() for label in axes.get_xticklabels()}
     assert axes.get_yscale() == "linear"
     plt.close(figure)
-
-
-def test_a_panel_alone_has_its_own_names_and_legend():
-    use_style({})
-    figure, grid = sheet("ab", 2.5, {"a": "One", "b": "Other"}, sharey=True)
-    for axes in grid.values():
-        axes.plot([0, 1], [0, 1], label="line")
-        axes.set(xlabel="x", ylabel="y")
-        label_outer(axes)
-    one_legend(figure, list(grid.values()), columns=2)
-    footer(figure, "small print")
-    settle(figure)
-    assert not grid["b"].yaxis.label.get_visible()
-    seen = []
-    for letter in alone(figure):
-        shown = [axes for axes in figure.axes if axes.get_visible()]
-        assert shown == [grid[letter]]
-        assert shown[0].yaxis.label.get_visible()
-        assert [text.get_text() for own in figure.legends for text in own.get_texts()] == ["line"]
-        assert figure.texts == []
-        assert faults(figure) == []
-        seen.append(figure.get_figwidth())
-    assert seen == [PANEL, PANEL]
 
 
 def test_intervals_of_shares_end_where_shares_do():

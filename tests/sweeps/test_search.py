@@ -99,7 +99,7 @@ def test_a_grid_visits_every_point_and_grows_until_no_arm_is_at_its_edge(project
     best = pd.read_csv(folder / "best.csv").set_index("arm")
     assert best.loc["dense", "learning_rate"] == 0.04
     assert list(best.loc["stem-full", ["learning_rate", "table_rate_factor"]]) == [0.02, 2.0]
-    assert (folder / "figure.png").stat().st_size > 10_000
+    assert (folder / "figure.svg").stat().st_size > 10_000
     runs = MlflowClient(tracking_uri()).search_runs(["1"])
     parents = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
     assert len(runs) == 25
@@ -292,7 +292,7 @@ def test_an_open_search_stops_what_falls_behind_and_draws_what_mattered(project,
     assert states.sum() == 9
     assert states["pruned"] > 0
     assert states["complete"] > 3
-    assert {"importances.png", "parallel.png"} <= {path.name for path in folder.iterdir()}
+    assert {"importances.svg", "parallel.svg"} <= {path.name for path in folder.iterdir()}
 
 
 @pytest.mark.parametrize(
@@ -591,8 +591,8 @@ def test_every_arm_of_an_open_search_has_a_study_of_its_own_that_begins_with_the
         assert len(trials_of) == 5
     table = pd.read_csv(tmp_path / "results/tiny/sweeps/open/data.csv")
     assert table["arm"].value_counts().to_dict() == {"dense": 5, "stem-full": 5}
-    names = {path.name for path in (tmp_path / "results/tiny/sweeps/open").glob("*.png")}
-    assert names == {"figure.png", "importances.png", "parallel.png"}
+    names = {path.name for path in (tmp_path / "results/tiny/sweeps/open").glob("*.svg")}
+    assert names == {"figure.svg", "importances.svg", "parallel.svg"}
     shares = pd.read_csv(tmp_path / "results/tiny/sweeps/open/importances.csv")
     assert shares.groupby("arm")["field"].apply(set).to_dict() == {
         "dense": {"learning_rate", "embedding_std", "warmup"},

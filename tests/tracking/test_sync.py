@@ -65,7 +65,7 @@ def score_arm(tiny):
 
     def score(runs):
         given, folder = (
-            {"asked": tiny.evaluation, "level": "losses"},
+            {"asked": tiny.evaluation, "wanted": ["losses"]},
             Path("scores/tiny/losses/main", runs[0].address.arm),
         )
         write_scores("losses", runs, [losses.score(run, quiet, **given) for run in runs], given, folder, "key")
