@@ -16,9 +16,6 @@ from torch import nn
 from benchmarks.interleaved import Row, compared, interleaved
 from benchmarks.peer_training import Steps
 from stemrepro.model.ffn.base import table_parameters
-from stemrepro.offload.link import Link
-from stemrepro.offload.offload import table_owners
-from stemrepro.training.host_tables import HostRows, HostTables
 from stemrepro.training.module import LanguageModule, mean_loss
 from stemrepro.training.optimizers import TABLES
 from stemrepro.training.touched import sparse_gradients
@@ -28,9 +25,7 @@ TARGET = 1.1
 ARM = "stem-third"
 SPARSE = "torch's SparseAdam"
 """Torch's way: gradients of the batch's rows alone and SparseAdam, without decay and without clipping of their norm."""
-HOST = "touched, rows apart"
-"""`table_home: host` on one device: the step's rows are leaves of their own."""
-UPDATES = (*TABLES, HOST, SPARSE)
+UPDATES = (*TABLES, SPARSE)
 PART_NAMES = ("forward and backward", "clipping", "update")
 
 
@@ -43,15 +38,6 @@ def enlarged(module: LanguageModule, rows: int, sparse: bool) -> None:
         sparse_gradients(module.model)
 
 
-def hosted(module: LanguageModule) -> HostTables:
-    """Replace every table by leaves of its rows for each step, and return what manages them."""
-    owners = table_owners(module.model)
-    for owner in owners:
-        owner.table = HostRows(owner.table.weight.detach())
-    training = module.run.training
-    return HostTables([owner.table for owner in owners], Link(), training.betas, training.eps)
-
-
 class Stepped:
     """A model whose tables have so many rows; a call with a round's number takes a step.
 
@@ -61,13 +47,10 @@ class Stepped:
 
     def __init__(self, steps: Steps, update: str, rows: int) -> None:
         run = steps.run(ARM)
-        if update not in (SPARSE, HOST):
+        if update != SPARSE:
             run = replace(run, training=run.training.model_copy(update={"table_update": update}))
         self.steps, self.module, self.parts = steps, LanguageModule(run), []
         enlarged(self.module, rows, update == SPARSE)
-        self.host = None
-        if update == HOST:
-            self.host = hosted(self.module)
         if update == SPARSE:
             tables = list(table_parameters(self.module.model).values())
             apart = set(map(id, tables))
@@ -82,22 +65,16 @@ class Stepped:
         size = self.steps.sequences, self.steps.length + 1
         batch = torch.randint(1, self.steps.scale.model.vocab, size, generator=torch.Generator().manual_seed(number))
         times = [time.perf_counter()]
-        if self.host is not None:
-            self.host.stage(batch[:, :-1])
         mean_loss(self.module.model, batch).backward()
         times.append(time.perf_counter())
         if self.clipped is None:
             self.module.configure_gradient_clipping(self.optimizers[0])
-            if self.host is not None:
-                nn.utils.clip_grad_norm_(self.host.leaves(), self.module.run.training.clip)
         else:
             nn.utils.clip_grad_norm_(self.clipped, self.module.run.training.clip)
         times.append(time.perf_counter())
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        if self.host is not None:
-            self.host.update(self.module.run.training.learning_rate, self.module.run.training.weight_decay)
         times.append(time.perf_counter())
         self.parts.append(np.diff(times))
 

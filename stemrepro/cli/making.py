@@ -195,7 +195,10 @@ def train(
         typer.Option(help="I/N: share I of N of the runs, trained here, without the scale's launcher"),
     ] = None,
 ) -> None:
-    """Train all seeds of arms; finished runs return at once, interrupted ones resume."""
+    """Train all seeds of arms; finished runs return at once, interrupted ones resume.
+
+    Where the scale has a block `parallel`, torchrun or srun starts this command once for each device.
+    """
     from stemrepro.cli.summary import losses_of_runs
     from stemrepro.pipeline.launcher import hand_over
     from stemrepro.pipeline.planned import asked_runs, share_of, train_runs
@@ -208,6 +211,13 @@ def train(
     chosen = share_of(asked, part or "1/1")
     commit()  # git's complaints are printed here, and not by each worker
     left = [run for run in chosen if not run.ended]
+    if left and settings.parallel and (settings.launcher is None or part is not None):
+        from stemrepro.training.devices import first, join
+
+        join(left[0])
+        if not first():
+            train_runs(left, settings.workers, replace)
+            return
     tracked = [] if untracked else sorted({str(run.address) for run in left})
     with followed(scale, tracked) if tracked else nullcontext():
         if settings.launcher and part is None and left:

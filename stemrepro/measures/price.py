@@ -6,8 +6,8 @@ from stemrepro.config.parallel import Parallel
 from stemrepro.config.scale import Machine
 from stemrepro.config.training import RunTraining
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.cost import expected_distinct, flops_per_token, parameter_counts
-from stemrepro.model.traffic import Step, copies_bytes, fsdp_bytes, rows_bytes, tensor_bytes
+from stemrepro.model.cost import flops_per_token, parameter_counts
+from stemrepro.model.traffic import Step, fsdp_bytes
 
 FLOAT = 4
 """Bytes of a number, of weights, gradients and AdamW's two moments."""
@@ -38,13 +38,6 @@ def weight_bytes(model: ModelConfig, training: RunTraining) -> int:
     return FLOAT * counts["total"] + 2 * len(training.snapshots) * counts["tables"]
 
 
-def _split(model: ModelConfig, parallel: Parallel | None) -> tuple[int, int]:
-    """Return the parameters that a strategy keeps together, and those of tables that it shards along their width."""
-    counts = parameter_counts(model)
-    apart = counts["tables"] if parallel and parallel.strategy == "tables" and model.replaced_layers else 0
-    return counts["total"] - apart, apart
-
-
 def passes(training: RunTraining, readers: int) -> int:
     """Return how many micro-batches each of so many readers has in a step."""
     return training.batch // (training.micro_batch * readers)
@@ -71,48 +64,25 @@ class Memory:
 
 
 def memory(model: ModelConfig, training: RunTraining, parallel: Parallel | None) -> Memory:
-    """Return the bytes on a device.
-
-    Sharded weights have whole gradients where a step has several micro-batches, as these are added up before they
-    are reduced.
-    """
-    together, apart = _split(model, parallel)
-    tables = parameter_counts(model)["tables"]
-    devices = parallel.ranks // parallel.replicate if parallel and parallel.sharded else 1
-    tensor = parallel.tensor if parallel else 1
-    gradients = devices if passes(training, parallel.readers if parallel else 1) == 1 else tensor
-    each = FLOAT * (3 / devices + 1 / gradients)
+    """Return the bytes on a device."""
+    counts, ranks = parameter_counts(model), parallel.ranks if parallel else 1
+    each = 4 * FLOAT / (ranks if parallel and parallel.strategy == "fsdp" else 1)
     tokens = training.micro_batch * training.sequence
-    by_width = 4 * FLOAT / parallel.ranks_per_table if parallel else 0
     return Memory(
-        each * (together + apart - tables),
-        by_width * apart if apart else each * tables,
-        2.0 * FLOAT * min(tokens, training.loss_tokens or tokens) * model.vocab / tensor,
+        each * (counts["total"] - counts["tables"]),
+        each * counts["tables"],
+        2.0 * FLOAT * min(tokens, training.loss_tokens or tokens) * model.vocab,
     )
 
 
 def traffic(model: ModelConfig, training: RunTraining, parallel: Parallel | None) -> float:
-    """Return the bytes that a device receives in a step, by the closed forms of stemrepro.model.traffic.
-
-    Of each micro-batch's distinct tokens there are `expected_distinct`. Copies of weights and of tables add their
-    gradients up.
-    """
+    """Return the bytes that a device receives in a step, by the closed forms of stemrepro.model.traffic."""
     if not parallel:
         return 0.0
-    together, apart = _split(model, parallel)
-    if not parallel.sharded:
-        return copies_bytes(together, parallel.ranks)
-    group, shared = parallel.readers // parallel.replicate, parallel.ranks_per_table
-    number = {"float32": 4, "bfloat16": 2}[parallel.param_dtype]
-    step = Step(group, passes(training, parallel.readers), training.micro_batch * training.sequence, number)
-    sharded = fsdp_bytes(model, step, without=apart) / parallel.tensor
-    sharded += copies_bytes(together / group, parallel.replicate)
-    if parallel.tensor > 1:
-        sharded += tensor_bytes(model, step, parallel.tensor, parallel.recompute)
-    if not apart:
-        return sharded
-    rows = rows_bytes(model, step, expected_distinct(step.tokens, model.vocab), shared)
-    return sharded + rows + copies_bytes(apart / shared, parallel.ranks // shared)
+    ranks = parallel.ranks
+    if parallel.strategy == "ddp":
+        return 2 * (ranks - 1) / ranks * FLOAT * parameter_counts(model)["total"]
+    return fsdp_bytes(model, Step(ranks, passes(training, ranks), training.micro_batch * training.sequence, FLOAT))
 
 
 def device_hours(flops: float, machine: Machine) -> tuple[float, float]:
