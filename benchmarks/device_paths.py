@@ -54,14 +54,12 @@ class Pair:
 def pairs(accelerator: str) -> tuple[Pair, ...]:
     """Return what is compared, the quick ones first."""
     cpu, here = {"accelerator": "cpu"}, {"accelerator": accelerator}
-    rows = {"table_update": "touched"}
     return (
         Pair("processor and device, dense", "dense", cpu, here, ROUNDING),
         Pair("processor and device, STEM", "stem-full", cpu, here, ROUNDING),
         Pair("whole and resumed", "stem-full", here, here, ROUNDING, stopped=True),
         Pair("float32 and bfloat16", "stem-third", here, here | {"precision": "bf16-mixed"}, HALF),
         Pair("float32 and float16", "stem-third", here, here | {"precision": "16-mixed"}, HALF),
-        Pair("tables on the device and in host memory", "stem-touched", rows, rows | {"table_home": "host"}, ROUNDING),
         Pair("eager and compiled", "stem-third", here, here | {"compile": True}, ROUNDING),
     )
 

@@ -36,6 +36,10 @@ NAMED = {
     "stemrepro.common.fork_server_avx512": "stemrepro/pipeline/planned.py",
     "stemrepro.training.fork_server": "stemrepro/pipeline/planned.py",
     "stemrepro.convert.llama": "docs/howto.md",
+    "stemrepro.offload.offload": "docs/howto.md",
+    "stemrepro.offload.row_cache": "stemrepro/offload/offload.py",
+    "stemrepro.offload.link": "stemrepro/offload/offload.py",
+    "stemrepro.offload.gather": "stemrepro/offload/link.py",
     "stemrepro.data.make_sample": "stemrepro/data/make_sample.py",  # python -m, when the sample is made anew
 }
 """Modules that no other imports, and the file that names them."""

@@ -25,7 +25,7 @@ def job(tmp_path, monkeypatch):
     bin.mkdir()
     monkeypatch.setenv("PATH", f"{bin}:{os.environ['PATH']}")
     array = re.search(r"#SBATCH --array=1-(\d+)", (ROOT / "slurm/train.sbatch").read_text())[1]
-    given = {"ARRAY_JOB_ID": "7", "ARRAY_TASK_ID": "2", "ARRAY_TASK_COUNT": array, "NNODES": "1"}
+    given = {"ARRAY_JOB_ID": "7", "ARRAY_TASK_ID": "2", "ARRAY_TASK_COUNT": array, "NTASKS": "1"}
     for name, value in given.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
 
@@ -64,9 +64,8 @@ def test_the_tasks_of_the_array_deal_all_runs_out_once(job, monkeypatch, make_ru
     assert sorted(run.seed for share in shares for run in share) == list(range(9))
 
 
-@pytest.mark.parametrize("code", [143, 75])
-def test_a_task_whose_time_is_up_goes_back_into_the_queue(job, code):
-    job(stemrepro=WAITS.format(code))
+def test_a_task_whose_time_is_up_goes_back_into_the_queue(job):
+    job(stemrepro=WAITS.format(143))
     assert stopped(30) == 0
     assert said()[1:] == ["scontrol requeue 7_2"]
 
@@ -80,12 +79,12 @@ def test_a_task_that_ends_in_another_way_stays_out_of_the_queue(job, code):
     assert not [line for line in said() if line.startswith("scontrol")]
 
 
-def test_a_task_of_two_nodes_has_srun_start_the_command(job, monkeypatch):
-    monkeypatch.setenv("SLURM_NNODES", "2")
-    job(srun=f"echo $$ > pid; {WAITS.format(75)}", scancel="kill -TERM $(cat pid)")
+def test_a_job_of_two_tasks_has_srun_start_the_command(job, monkeypatch):
+    monkeypatch.setenv("SLURM_NTASKS", "2")
+    job(srun=f"echo $$ > pid; {WAITS.format(143)}", scancel="kill -TERM $(cat pid)")
     assert stopped(30) == 0
     srun, scancel, scontrol = said()
-    assert srun.startswith("srun --wait=60 stemrepro train")
+    assert srun.startswith("srun --kill-on-bad-exit stemrepro train")
     assert [scancel, scontrol] == ["scancel --signal=TERM 7_2", "scontrol requeue 7_2"]
 
 

@@ -18,10 +18,7 @@ class Commands(TyperGroup):
     """Commands whose failures are one sentence each."""
 
     def invoke(self, context: typer.Context) -> object:
-        """Run a command; bad input ends with exit code 2, Ctrl-C with 130, SIGTERM with 143, SIGHUP with 129.
-
-        Ranks of a run that leave after any of these signals end it with 75.
-        """
+        """Run a command; bad input ends with exit code 2, Ctrl-C with 130, SIGTERM with 143, SIGHUP with 129."""
         try:
             return super().invoke(context)
         except UserError as error:

@@ -165,7 +165,10 @@ def train(
     replace: Annotated[bool, typer.Option("--replace", help="remove runs that were made with other settings")] = False,
     shard: Annotated[str, typer.Option(help="I/N: share I of N of the runs, in about equal FLOPs")] = "1/1",
 ) -> None:
-    """Train all seeds of arms; finished runs return at once, interrupted ones resume."""
+    """Train all seeds of arms; finished runs return at once, interrupted ones resume.
+
+    Where the scale has a block `parallel`, torchrun or srun starts this command once for each device.
+    """
     from stemrepro.cli.summary import losses_of_runs
     from stemrepro.pipeline.planned import asked_runs, share_of, train_runs
     from stemrepro.tracking.follow import followed
@@ -177,6 +180,13 @@ def train(
     chosen = share_of(asked, shard)
     commit()  # git's complaints are printed here, and not by each worker
     left = [run for run in chosen if not run.ended]
+    if left and settings.parallel:
+        from stemrepro.training.devices import first, join
+
+        join(left[0])
+        if not first():
+            train_runs(left, settings.workers, replace)
+            return
     tracked = [] if untracked else sorted({str(run.address) for run in left})
     with followed(scale, tracked) if tracked else nullcontext():
         train_runs(left, settings.workers, replace, len(chosen) - len(left))

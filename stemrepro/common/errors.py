@@ -14,12 +14,6 @@ class UserError(Exception):
     """The command's exit code."""
 
 
-class Unfinished(UserError):
-    """Nothing is wrong: work was left on request, and the same command resumes it."""
-
-    code = 75  # EX_TEMPFAIL, which batch systems take for "again"
-
-
 def unknown(what: str, name: str, choices: Iterable[str], where: str) -> UserError:
     """Return the error for an unknown name: it names the nearest choice, and all choices, or some of many.
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 
@@ -68,17 +68,6 @@ def stops_held() -> Iterator[None]:
             signal.signal(number, handler)
         if heard:
             raise KeyboardInterrupt(heard[0])
-
-
-@contextmanager
-def handlers_kept(numbers: Iterable[int]) -> Iterator[None]:
-    """Restore the handlers of some signals after the body, which sets its own."""
-    before = {number: signal.getsignal(number) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.yaml_records import Factor, Name, Positive, Strict, later
 from stemrepro.config.address import Address
 from stemrepro.config.scale import Scale, Shape, Track, Variant
-from stemrepro.config.training import RunTraining, TableHome, TableUpdate
+from stemrepro.config.training import RunTraining, TableUpdate
 from stemrepro.model.config import ModelConfig, TableInit, layers_of
 from stemrepro.model.cost import flops_per_token, half_of_the_model, nearest, parameter_counts
 from stemrepro.model.specs import check, memory_needs, spec
@@ -66,7 +66,6 @@ class Arm(Strict):
     table_rate_factor: Factor = Field(1.0, description="table learning rate / backbone learning rate")
     table_decay_factor: float = Field(1.0, ge=0, description="table weight decay / backbone weight decay")
     table_update: TableUpdate = "dense"
-    table_home: TableHome = later("device")
     table_trained: bool = True
     table_shared: bool = Field(False, description="one table for all replaced layers")
 
@@ -245,7 +244,6 @@ def run_settings(address: Address, arm: Arm, variant: Variant, scale: Scale) -> 
         table_rate_factor=variant.table_rate * (best or arm).table_rate_factor,
         table_decay_factor=arm.table_decay_factor * (best.table_decay_factor if best else 1),
         table_update=arm.table_update,
-        table_home=arm.table_home,
         table_trained=arm.table_trained,
     )
     return config, training

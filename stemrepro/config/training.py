@@ -15,13 +15,6 @@ TableUpdate = Annotated[
         "rowwise: one second moment per row"
     ),
 ]
-TableHome = Annotated[
-    Literal["device", "host"],
-    Field(
-        description="host: tables lie in host memory, a step's rows come to the device and their gradients go back "
-        "(needs touched)",
-    ),
-]
 
 
 class Training(Strict):
@@ -93,7 +86,6 @@ class RunTraining(Training):
     table_decay_factor: float = Field(1.0, ge=0, description="table weight decay / backbone weight decay")
     table_update: TableUpdate = "dense"
     table_trained: bool = True
-    table_home: TableHome = later("device")
 
     @model_validator(mode="after")
     def _whole(self) -> "RunTraining":

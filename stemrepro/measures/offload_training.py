@@ -1,6 +1,6 @@
 """What tables in host memory cost a training step at the least, modelled by a step's parts.
 
-The parts are those of stemrepro/training/host_tables.py. The device computes a step while the rows that only the next
+No run trains so; the device would compute a step while the rows that only the next
 one reads come. Then all gradients go back, the host moves the step's rows, and the rows that both steps read follow.
 Clipping needs the norm of all gradients, so none of these can begin earlier.
 

@@ -45,15 +45,12 @@ class FFNSpec:
         cost: closed form of its elements.
         needs: fields of the model that it needs: "rank", "experts", "slots".
         grows_by: the field by which an arm is matched in size to another, or "".
-        splits: each of its ffn_width channels is computed by itself until W_d adds them up, so that devices can share
-            them.
         fewest: experts that a token must use, or its router learns nothing.
     """
 
     cost: Callable[[ModelConfig], FFNCost]
     needs: tuple[Literal["rank", "experts", "slots"], ...] = ()
     grows_by: Literal["", "ffn_width", "experts"] = ""
-    splits: bool = False
     fewest: int = 1
 
 
@@ -111,14 +108,14 @@ def _sparse(c: ModelConfig) -> FFNCost:
 
 
 FFNS = {
-    "dense": FFNSpec(lambda c: _used(3 * _df(c)), grows_by="ffn_width", splits=True),
-    "stem": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width), splits=True),
-    "stem-shuffled": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width), splits=True),
-    "ngram-table": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width), splits=True),
-    "token-only": FFNSpec(lambda c: _used(_df(c), c.ffn_width), splits=True),
-    "up-removed": FFNSpec(lambda c: _used(2 * _df(c)), grows_by="ffn_width", splits=True),
-    "token-ffn": FFNSpec(lambda c: _used(3 * _df(c)), splits=True),
-    "gate-replaced": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width), splits=True),
+    "dense": FFNSpec(lambda c: _used(3 * _df(c)), grows_by="ffn_width"),
+    "stem": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),
+    "stem-shuffled": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),
+    "ngram-table": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),
+    "token-only": FFNSpec(lambda c: _used(_df(c), c.ffn_width)),
+    "up-removed": FFNSpec(lambda c: _used(2 * _df(c)), grows_by="ffn_width"),
+    "token-ffn": FFNSpec(lambda c: _used(3 * _df(c))),
+    "gate-replaced": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),
     "down-replaced": FFNSpec(lambda c: _used(0, c.width)),
     "stem-normed": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width, more=c.ffn_width)),
     "stem-slots": FFNSpec(
@@ -129,9 +126,9 @@ FFNS = {
         lambda c: replace(_used(3 * _df(c) + c.width * c.slots, c.width, more=c.width), slots=c.slots, reads=c.top_k),
         needs=("slots",),
     ),
-    "stem-dagger": FFNSpec(lambda c: _used(3 * _df(c), c.ffn_width), splits=True),
+    "stem-dagger": FFNSpec(lambda c: _used(3 * _df(c), c.ffn_width)),
     "blend": FFNSpec(lambda c: _used(3 * _df(c), c.ffn_width, more=1)),
-    "stem-interpolated": FFNSpec(lambda c: _used(3 * _df(c), c.ffn_width), splits=True),
+    "stem-interpolated": FFNSpec(lambda c: _used(3 * _df(c), c.ffn_width)),
     "stem-lowrank": FFNSpec(lambda c: _used(2 * _df(c) + c.rank * c.ffn_width, c.rank), needs=("rank",)),
     "ple": FFNSpec(lambda c: _used(3 * _df(c) + 2 * c.width * c.rank, c.rank), needs=("rank",)),
     "input-add": FFNSpec(lambda c: _used(3 * _df(c), c.width)),
@@ -227,11 +224,6 @@ def spec(name: str) -> FFNSpec:
     if name not in FFNS:
         raise unknown("ffn", name, FFNS, "stemrepro/model/specs.py")
     return FFNS[name]
-
-
-def splits(config: ModelConfig) -> bool:
-    """Tell whether devices can share the channels of all networks of a model."""
-    return not config.replaced_layers or spec(config.ffn).splits
 
 
 def check(config: ModelConfig) -> None:

@@ -1,4 +1,4 @@
-"""Bytes that a rank receives from others in a training step, in closed form. A test holds them equal to counted ones.
+"""Bytes that a rank receives from others in a training step, in closed form.
 
 Of N ranks each holds 1/N of the weights (FSDP2). Per pass (a micro-batch, forward and backward), each receives the
 other N - 1 parts: of a block twice, of embedding, last norm and head once, since these stay after the forward pass.
@@ -70,34 +70,17 @@ def fsdp_bytes(config: ModelConfig, step: Step, without: int = 0) -> float:
     return _weights(parameter_counts(config)["total"] - outside - without, outside, step, step.ranks)
 
 
-def rows_bytes(config: ModelConfig, step: Step, rows: float, shared: int) -> float:
-    """Return the bytes received of ids, rows and their gradients, with tables by width among `shared` ranks.
+def width_bytes(config: ModelConfig, step: Step, rows: float) -> float:
+    """Return the bytes received with tables by width, of ids, rows and their gradients too.
 
     Args:
         config: of the model.
         step: of its training.
         rows: that a pass reads, from each table: its tokens, or the distinct ones among them.
-        shared: ranks that share a table.
     """
-    ids = ID * (shared - 1) * (1 + rows)
-    return step.passes * (ids + 2 * _of_others(shared) * rows * row_elements(config) * step.number)
-
-
-def width_bytes(config: ModelConfig, step: Step, rows: float) -> float:
-    """Return the bytes received with tables by width among all ranks; `rows` are those of `rows_bytes`."""
-    sharded = fsdp_bytes(config, step, without=parameter_counts(config)["tables"])
-    return sharded + rows_bytes(config, step, rows, step.ranks)
-
-
-def tensor_bytes(config: ModelConfig, step: Step, shared: int, recomputed: bool) -> float:
-    """Return the bytes received where `shared` ranks share each layer and read the same tokens (rings).
-
-    Added up are the outputs of the input embedding, of attention and of the FFN, and the gradients of the head's input
-    and of theirs; for the loss three float32 a token. A recomputed block adds the output of its attention up again.
-    """
-    vectors = 2 + (4 + recomputed) * config.layers
-    each = step.tokens * (vectors * config.width * step.number + 3 * 4)
-    return step.passes * 2 * _of_others(shared) * each
+    ids = ID * (step.ranks - 1) * (1 + rows)
+    moved = ids + 2 * _of_others(step.ranks) * rows * row_elements(config) * step.number
+    return fsdp_bytes(config, step, without=parameter_counts(config)["tables"]) + step.passes * moved
 
 
 def exchanged_bytes(config: ModelConfig, step: Step, group: int) -> float:

@@ -52,10 +52,6 @@ class Link:
     def release(self, buffer: Buffer) -> None:
         """Let the buffer be filled again after what the model did up to here."""
 
-    def back(self, gradients: list[Tensor]) -> list[Tensor]:
-        """Return gradients of rows, which are in host memory when this returns."""
-        return gradients
-
 
 class CudaLink(Link):
     """Copies on one side stream, with two events per buffer: "filled" and "read".
@@ -113,15 +109,6 @@ class CudaLink(Link):
     def release(self, buffer: Buffer) -> None:
         """Record the event that the next copy into the buffer waits for."""
         buffer.free.record(torch.cuda.current_stream(self.device))
-
-    def back(self, gradients: list[Tensor]) -> list[Tensor]:
-        """Return gradients by way of pinned memory: all copies begin before the processor waits."""
-        pinned = [
-            torch.empty(gradient.shape, dtype=gradient.dtype, pin_memory=True).copy_(gradient, non_blocking=True)
-            for gradient in gradients
-        ]
-        torch.cuda.current_stream(self.device).synchronize()
-        return pinned
 
 
 def link_to(device: torch.device) -> Link:

@@ -15,7 +15,6 @@ from stemrepro.config.scale import Scale
 from stemrepro.config.scores import LOSSES, PARTS, OfSomeScales, PlannedReasoning, PlannedTasks
 from stemrepro.data.items import has_task
 from stemrepro.measures.catalog import load
-from stemrepro.model.specs import splits
 from stemrepro.pipeline.planned import Params, Planned, PlannedBlend, PlannedInitFrom, ScaleParams, read_params
 from stemrepro.pipeline.stages import TARGETS, pipeline_texts, targets
 
@@ -122,7 +121,7 @@ def planned_run(catalog: Catalog, scale_name: str, address: Address, scores: dic
     scale = catalog.scale(scale_name)
     model, training = run_settings(address, catalog.arms[address.arm], catalog.variant(address.variant), scale)
     if scale.parallel:
-        scale.parallel.check(f"'{address}' at scale '{scale_name}'", model, training, splits(model))
+        scale.parallel.check(f"'{address}' at scale '{scale_name}'", model, training)
     seeds = {part: scores.get(part, 0) for part in PARTS}
     seeds["losses"] = max(scores.get(part, 0) for part in LOSSES)
     return Planned(

@@ -357,9 +357,16 @@ def by_stage(jobs: list[Job]) -> list[list[Job]]:
 
 
 def _train_on_devices(jobs: list[Job], replace: bool, done: int) -> None:
-    from stemrepro.training.launch import train_on_devices  # torch, which this process needs for no other run
+    """Train runs one after another in this process, which torchrun or srun has started with others."""
+    from stemrepro.training.devices import first, join  # torch, which this process needs for no other run
+    from stemrepro.training.train import train
 
+    join(jobs[0].run)
+    if not first():
+        for job in jobs:
+            train(job.run, lambda *_: None, replace)
+        return
     with closing(Course("training", jobs, done)) as course:
         for number, job in enumerate(jobs):
-            train_on_devices(job.run, partial(show, course, number), replace)
+            train(job.run, partial(show, course, number), replace)
             course.end(number)

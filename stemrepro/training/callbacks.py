@@ -2,6 +2,7 @@
 
 import json
 import math
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +14,9 @@ from torch import Tensor
 
 from stemrepro.common.files import atomic_write
 from stemrepro.common.sums import total
-from stemrepro.config.parallel import Parallel
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.model.ffn.base import is_table
-from stemrepro.training import ranks
+from stemrepro.training import devices
 from stemrepro.training.checkpoint import STABLE, checkpoint_path, prune
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.run import Run
@@ -35,33 +35,22 @@ class Diverged(Exception):
 
 
 def losses_by_source(
-    model: torch.nn.Module,
-    blocks: TokenBlocks,
-    tokens: int,
-    batch: int,
-    at_once: int | None = None,
-    parallel: Parallel | None = None,
+    model: torch.nn.Module, blocks: TokenBlocks, tokens: int, batch: int, at_once: int | None = None
 ) -> dict[str, float]:
     """Return the mean loss in nats per token of each source, over `tokens` evenly spread tokens per source.
 
-    Ranks share the batches; each returns all losses. `at_once` is that of Decoder.losses, `parallel` that of a run.
+    `at_once` is that of Decoder.losses.
     """
     numbers, documents = blocks.spread(tokens)
     sources = [document[1] for document in blocks.about["documents"]]
     device = next(model.parameters()).device
-    found = torch.zeros(len(numbers), dtype=torch.float64, device=device)
+    found: list[Tensor] = []
     with torch.no_grad():
-        reader, readers = ranks.reader(parallel)
-        for begin in range(0, len(numbers), batch * readers):
-            first = begin + batch * reader
-            mine = slice(first, first + batch) if first < len(numbers) else slice(0, batch)
-            rows = blocks.at(numbers[mine]).to(device)
-            losses = ranks.whole(model.losses(rows[:, :-1], rows[:, 1:], at_once)).double().mean(dim=1)
-            if first < len(numbers):  # a pass too many: the ranks of a sharded model make as many
-                found[mine] = losses
-    found = ranks.summed(found) / (ranks.world() // readers)
+        for begin in range(0, len(numbers), batch):
+            rows = blocks.at(numbers[begin : begin + batch]).to(device)
+            found.append(model.losses(rows[:, :-1], rows[:, 1:], at_once).double().mean(dim=1))
     sums: dict[str, list[float]] = {}
-    for loss, document in zip(found.tolist(), documents[:, 0], strict=True):
+    for loss, document in zip(torch.cat(found).tolist(), documents[:, 0], strict=True):
         sums.setdefault(sources[document], []).append(loss)
     return {source: total(values) / len(values) for source, values in sums.items()}
 
@@ -99,13 +88,13 @@ class Recorder(L.Callback):
 
     def write_rows(self) -> None:
         """Rewrite metrics.jsonl from the rows."""
-        if ranks.rank() == 0:
+        if devices.first():
             atomic_write(self.metrics_file, "".join(json.dumps(row) + "\n" for row in self.rows))
 
     def on_train_start(self, trainer: L.Trainer, module: LanguageModule) -> None:
-        """Take the place of Lightning's handlers of signals where there are several ranks."""
-        if ranks.world() > 1:
-            ranks.hear_leaving()
+        """Let SIGTERM end each of several processes: Lightning's handler would broadcast where it finds them."""
+        if trainer.world_size > 1:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def on_train_batch_end(
         self, trainer: L.Trainer, module: LanguageModule, outputs: dict, batch: Tensor, batch_idx: int
@@ -114,10 +103,9 @@ class Recorder(L.Callback):
 
         Raises:
             Diverged: the step's loss, gradient or validation is NaN or infinite, or the last step's weights are.
-            Left: a rank got a signal to leave, and the step has a checkpoint.
         """
         step, training = trainer.global_step, self.run.training
-        parts = training.batch // (training.micro_batch * ranks.reader(self.run.parallel)[1])
+        parts = training.batch // (training.micro_batch * self.run.devices)
         self.losses.append(outputs["loss"].detach() - outputs.get("load_balancing_loss", 0.0) / parts)
         if len(self.losses) < parts:
             return
@@ -125,18 +113,18 @@ class Recorder(L.Callback):
         self.losses.clear()
         rate = training.learning_rate * schedule_factor(step - 1, training)
         tokens = step * training.batch * training.sequence
-        norm = float(ranks.whole(module.gradient_norm))
+        norm = float(devices.whole(module.gradient_norm))
         if training.precision == "16-mixed" and not math.isfinite(norm):
             norm = 0.0  # the scaler of 16-bit gradients skips such a step
         weights = module.state_dict().values() if step == training.steps else ()
-        finite = all(ranks.local(weight).isfinite().all() for weight in weights)
-        mine = [loss, norm, float(not finite), float(ranks.leaving())]
-        loss, norm, damaged, leaving = ranks.means(mine, module.device)
+        finite = all(devices.whole(weight).isfinite().all() for weight in weights)
+        both = torch.tensor([loss, norm], dtype=torch.float64, device=module.device)
+        loss, norm = trainer.strategy.reduce(both).tolist()  # the mean over devices
         row = {"step": step, "tokens": tokens, "loss": loss, "rate": rate, "norm": norm}
         if step in self.evals:
             row["validation"] = self.validate(module)
         numbers = (row["loss"], row["norm"], *row.get("validation", {}).values())
-        if damaged or not all(map(math.isfinite, numbers)):
+        if not finite or not all(map(math.isfinite, numbers)):
             raise Diverged(step)
         self.rows.append(row)
         if step in self.evals and self.on_eval:
@@ -147,15 +135,13 @@ class Recorder(L.Callback):
             trainer.save_checkpoint(self.run.folder / STABLE)
         if self.run.keep_final_checkpoint and step == training.steps:
             trainer.save_checkpoint(self.run.end)
-        if (step % training.save_every == 0 or leaving) and step < training.steps:
+        if step % training.save_every == 0 and step < training.steps:
             self.write_rows()
             trainer.save_checkpoint(checkpoint_path(self.run.folder / "resume", step))
-            if ranks.rank() == 0:
+            if devices.first():
                 prune(self.run.folder / "resume")
-            if leaving:
-                raise ranks.Left(step)
         now = time.monotonic()
-        if ranks.rank() == 0 and (now - self.last_time > 0.5 or step == training.steps):
+        if devices.first() and (now - self.last_time > 0.5 or step == training.steps):
             speed = (step - self.last_step) * training.batch * training.sequence / (now - self.last_time)
             self.last_time, self.last_step = now, step
             self.report(step, loss, speed)
@@ -166,7 +152,7 @@ class Recorder(L.Callback):
         if self.validation is None:
             self.validation = TokenBlocks(run.blocks, "validation", training.sequence, run.model.vocab)
         tokens, batch = training.eval_tokens, training.eval_batch
-        return losses_by_source(module.model, self.validation, tokens, batch, training.loss_tokens, self.run.parallel)
+        return losses_by_source(module.model, self.validation, tokens, batch, training.loss_tokens)
 
 
 def save_tables(model: torch.nn.Module, path: Path) -> None:
@@ -174,6 +160,6 @@ def save_tables(model: torch.nn.Module, path: Path) -> None:
 
     At 0% of the training they follow from the seed alone.
     """
-    tables = ranks.gathered({name: table for name, table in model.state_dict().items() if is_table(name)})
+    tables = devices.gathered({name: table for name, table in model.state_dict().items() if is_table(name)})
     if tables:
         atomic_write(path, to_bytes({name: table.bfloat16() for name, table in tables.items()}))

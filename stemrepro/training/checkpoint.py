@@ -15,9 +15,9 @@ from lightning.fabric.plugins import CheckpointIO
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest, sha256
+from stemrepro.training.devices import read
 from stemrepro.training.run import Run
 from stemrepro.training.schedule import branch_step
-from stemrepro.training.sharded import listed, read
 
 KEPT = 2
 STABLE = "stable.ckpt"
@@ -37,7 +37,7 @@ class AtomicCheckpointIO(CheckpointIO):
         atomic_write(f"{path}.sha256", sha256(path) + "\n")
 
     def load_checkpoint(self, path: str | Path, map_location: object = "cpu", weights_only: bool | None = True) -> dict:
-        """Read tensors and plain values only, from a file or from the folder of a sharded run.
+        """Read tensors and plain values only, from a file or from the folder of a sharded run (`devices.write`).
 
         Raises:
             UserError: the file isn't the one that was written, or never was a checkpoint.
@@ -77,14 +77,11 @@ def _canonical(value: object) -> object:
 
 
 def intact(path: Path) -> bool:
-    """Return whether a checkpoint's bytes have the hashes that were recorded when it was written."""
+    """Return whether a checkpoint's bytes have the hash that was recorded when it was written; a folder has none."""
     recorded = Path(f"{path}.sha256")
-    if not (path.exists() and recorded.exists()):
-        return False
-    text = recorded.read_text(encoding="utf-8")
-    if path.is_dir():
-        return text == listed({file.name: sha256(file) for file in path.iterdir()})
-    return text.strip() == sha256(path)
+    return path.is_dir() or (
+        path.exists() and recorded.exists() and recorded.read_text(encoding="utf-8").strip() == sha256(path)
+    )
 
 
 def newest(folder: Path) -> Path | None:

@@ -11,13 +11,11 @@ from torch.utils.data import DataLoader, IterableDataset
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.model.ffn.base import is_table, table_parameters
 from stemrepro.model.transformer import build
-from stemrepro.training import ranks
+from stemrepro.training import devices
 from stemrepro.training.compiling import compiled
 from stemrepro.training.optimizers import carry, make_optimizer, state_by_name
-from stemrepro.training.outline import draw, outline
 from stemrepro.training.run import Run
 from stemrepro.training.schedule import schedule_factor
-from stemrepro.training.sharding import compile_blocks, recompute, reduce_copies, reduce_gradients_when, shard
 from stemrepro.training.touched import clip, sparse_gradients
 
 
@@ -43,7 +41,7 @@ def mean_loss(model: torch.nn.Module, batch: Tensor, at_once: int | None = None)
 
     With `at_once`, the logits of so many tokens are in memory at a time.
     """
-    return ranks.whole(model.losses(batch[:, :-1], batch[:, 1:], at_once)).mean()
+    return model.losses(batch[:, :-1], batch[:, 1:], at_once).mean()
 
 
 class LanguageModule(L.LightningModule):
@@ -52,11 +50,11 @@ class LanguageModule(L.LightningModule):
     def __init__(self, run: Run, compile: bool = False) -> None:
         super().__init__()
         self.run, self.compiles = run, compile
-        # Compiled by torch 2.13, sparse gradients of a model's tables come out wrong. The number of host rows varies.
+        self.sharded = run.parallel is not None and run.parallel.strategy == "fsdp"
+        # Compiled by torch 2.13, sparse gradients of a model's tables come out wrong.
         whole = compile and run.training.table_update != "touched" and not self.sharded
         self.mean_loss = compiled(mean_loss) if whole else mean_loss
-        self.drawn = not self.sharded or run.init_from is not None  # another run's weights are taken over whole
-        self.model = build(run.model, run.seed) if self.drawn else outline(run.model)
+        self.model = build(run.model, run.seed)
         for table in table_parameters(self.model).values():
             table.requires_grad_(run.training.table_trained)
         if run.training.table_update == "touched":
@@ -70,21 +68,10 @@ class LanguageModule(L.LightningModule):
         self.carried: dict[str, dict] = {}
         self.gradient_norm = torch.zeros(())
 
-    @property
-    def sharded(self) -> bool:
-        """Whether several ranks share the model."""
-        return ranks.world() > 1 and self.run.parallel.sharded
-
     def configure_model(self) -> None:
-        """Shard the model where several ranks share it."""
-        if self.sharded and self.compiles:
-            compile_blocks(self.model)
-        if ranks.world() > 1 and self.run.parallel.recompute:
-            recompute(self.model)
+        """Shard the model where several devices share it."""
         if self.sharded:
-            shard(self.model, self.run.parallel, self.trainer.strategy.root_device)
-        if not self.drawn:
-            draw(self.model, self.run.seed)
+            devices.shard(self.model, self.device_mesh["data_parallel"], self.compiles)
 
     def take_over(self, checkpoint: dict) -> None:
         """Begin with the weights and the optimiser's state of another run's end; the schedule begins anew.
@@ -108,8 +95,6 @@ class LanguageModule(L.LightningModule):
 
     def on_train_batch_start(self, batch: Tensor, batch_idx: int) -> None:
         """Tell every FFN that a step begins; its random stream is named by seed, step and layer."""
-        if ranks.world() > 1:
-            reduce_gradients_when(self.model, (batch_idx + 1) % self.trainer.accumulate_grad_batches == 0)
         for layer, block in enumerate(self.model.blocks):
             block.ffn.start_step(f"{self.run.seed}:{self.global_step}:{layer}")
 
@@ -139,16 +124,15 @@ class LanguageModule(L.LightningModule):
     def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, **_: object) -> None:
         """Clip backbone and tables separately, each to the same norm (official code); keep the backbone's norm."""
         training = self.run.training
-        reduce_copies(self.model)
         backbone = [parameter for name, parameter in self.model.named_parameters() if not is_table(name)]
         self.gradient_norm = torch.nn.utils.clip_grad_norm_(backbone, training.clip).detach()
         clip_tables = clip if training.table_update == "touched" else torch.nn.utils.clip_grad_norm_
         clip_tables(list(table_parameters(self.model).values()), training.clip)
 
     def train_dataloader(self) -> DataLoader:
-        """Return the micro-batches from where the run is, dealt out to readers in turn; one epoch is the whole run."""
-        (number, readers), size = ranks.reader(self.run.parallel), self.run.training.micro_batch
-        batches = Batches(self.blocks, self.run.seed, size, self.first_batch + number, readers)
+        """Return the micro-batches from where the run is, dealt out to devices in turn; one epoch is the whole run."""
+        first, size = self.first_batch + self.global_rank, self.run.training.micro_batch
+        batches = Batches(self.blocks, self.run.seed, size, first, self.run.devices)
         # A loader draws a seed when it starts. From the global generator, a resume would shift the random state.
         return DataLoader(batches, batch_size=None, generator=torch.Generator())
 
@@ -158,7 +142,7 @@ class LanguageModule(L.LightningModule):
         checkpoint["run_config"], checkpoint["stable_phase"] = self.run.config, self.run.stable_phase
 
     def on_load_checkpoint(self, checkpoint: dict) -> None:
-        """Restore the random state and the place in the data, also where other ranks counted other micro-batches."""
+        """Restore the random state and the place in the data, also where other devices counted other micro-batches."""
         torch.set_rng_state(checkpoint["rng_state"])
         training, passed = self.run.training, checkpoint["global_step"] * self.trainer.accumulate_grad_batches
         progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]

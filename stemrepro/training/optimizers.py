@@ -7,8 +7,8 @@ from torch import nn
 
 from stemrepro.config.training import RunTraining
 from stemrepro.model.ffn.base import is_table
+from stemrepro.training.devices import shard_like
 from stemrepro.training.rowwise import RowwiseAdamW
-from stemrepro.training.sharded import shard_like
 from stemrepro.training.touched import TouchedAdamW
 
 TABLES = {"dense": torch.optim.AdamW, "touched": TouchedAdamW, "rowwise": RowwiseAdamW}

@@ -20,12 +20,15 @@ from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.model.memory.naming import memory_module
 
+DECIDING_NOTHING = (*HASHING, "stemrepro.training.devices", "stemrepro.config.parallel")
+"""Modules that the hash of a run's code leaves out: what makes it, and how several devices share a run."""
+
 
 @cache
 def run_code(ffns: tuple[str, ...], memory: str = "") -> str:
     """Return the hash of the code that decides a run of these feed-forward networks and this memory."""
     memories = [memory_module(memory)] if memory else []
-    return code_hash("stemrepro.training.train", *map(module_of, ffns), *memories, without=HASHING)
+    return code_hash("stemrepro.training.train", *map(module_of, ffns), *memories, without=DECIDING_NOTHING)
 
 
 def params_hash(config: dict) -> str:
@@ -98,6 +101,11 @@ class Run:
 
     def __str__(self) -> str:
         return f"{self.address} seed {self.seed}"
+
+    @property
+    def devices(self) -> int:
+        """Number of devices that train it together."""
+        return self.parallel.ranks if self.parallel else 1
 
     @property
     def weights(self) -> Path:

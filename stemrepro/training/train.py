@@ -20,16 +20,13 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest, locked, write_json
 from stemrepro.common.provenance import provenance
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.training import ranks
+from stemrepro.training import devices
 from stemrepro.training.callbacks import Diverged, Recorder, Report
-from stemrepro.training.checkpoint import newest, stable_phase_of
+from stemrepro.training.checkpoint import AtomicCheckpointIO, newest, stable_phase_of
 from stemrepro.training.compiling import compiler_works
-from stemrepro.training.host_tables import HostModule
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.retrofit import beginning
 from stemrepro.training.run import Run
-from stemrepro.training.strategy import devices_of
-from stemrepro.training.tensor_parallel import losses_of_shards
 
 MOST_EPOCHS = 4
 """Up to so many, repeated text teaches nearly as much as new text (Muennighoff et al. 2023).
@@ -119,8 +116,9 @@ def train(run: Run, report: Report, replace: bool = False, on_eval: Callable[[in
 
     Raises:
         UserError: another process trains in the folder, or it holds something else; or the run would pass over its text
-            more than 4 times.
+            more than 4 times; or it asks for several devices, and torchrun or srun hasn't started as many processes.
     """
+    devices.join(run)
     with ExitStack() as stack:
 
         def claim() -> bool:
@@ -129,7 +127,7 @@ def train(run: Run, report: Report, replace: bool = False, on_eval: Callable[[in
             claim_folder(run, replace)
             return run.finished
 
-        if ranks.from_first(claim):
+        if devices.from_first(claim):
             report(run.training.steps, float("nan"), 0.0)
             return
         _train(run, report, on_eval)
@@ -145,15 +143,15 @@ def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None
         print(f"stemrepro: {run}: there is no working compiler; it is trained without", file=sys.stderr)
     if training.mkl_avx512 and not mkl_avx512.in_force():
         print(f"stemrepro: {run}: MKL can't be asked for AVX-512; it is trained without", file=sys.stderr)
-    kind = HostModule if training.table_home == "host" else LanguageModule
-    module, recorder, resume = kind(run, compiles), Recorder(run, report, on_eval), run.folder / "resume"
+    module, recorder, resume = LanguageModule(run, compiles), Recorder(run, report, on_eval), run.folder / "resume"
     passes = epochs(run, module.blocks)
+    where = devices.devices_of(run)
     trainer = L.Trainer(
         accelerator=training.accelerator,
-        **devices_of(run, module.model),
+        **where | {"plugins": [AtomicCheckpointIO(), *where["plugins"]]},
         precision=training.precision,
         max_steps=training.steps,
-        accumulate_grad_batches=training.batch // (training.micro_batch * ranks.reader(run.parallel)[1]),
+        accumulate_grad_batches=training.batch // (training.micro_batch * run.devices),
         callbacks=[recorder],
         # Or threads race for an embedding's gradient in compiled code, and sums round by who came first.
         deterministic=compiles and training.threads > 1 and training.accelerator == "cpu",
@@ -164,12 +162,11 @@ def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None
         enable_model_summary=False,
         use_distributed_sampler=False,
     )
-    start, diverged = ranks.from_first(lambda: newest(resume) or stable_phase_of(run)), None
+    start, diverged = devices.from_first(lambda: newest(resume) or stable_phase_of(run)), None
     if run.init_from and not start:
         module.take_over(beginning(run, module.blocks))
     try:
-        with losses_of_shards(run.parallel):
-            trainer.fit(module, ckpt_path=start)
+        trainer.fit(module, ckpt_path=start)
     except Diverged as end:
         diverged = end.step
     except SystemExit as end:
@@ -177,7 +174,7 @@ def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None
             raise end.__context__ from None
         raise
     recorder.write_rows()
-    weights = ranks.gathered(module.model.state_dict()) if diverged is None else {}
+    weights = devices.gathered(module.model.state_dict()) if diverged is None else {}
     about = {
         "resumed_from": start and start.name,
         "compiled": compiles,
@@ -186,11 +183,10 @@ def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None
     }
     if training.accelerator == "gpu":
         about["device"] = torch.cuda.get_device_name()
-    if ranks.world() > 1:
+    if run.parallel:
         about["parallel"] = run.parallel.model_dump(mode="json")
-    if ranks.rank() == 0:
+    if devices.first():
         _end(run, weights, diverged, about | {"seconds": round(time.monotonic() - started, 1)})
-    ranks.barrier()
 
 
 def _end(run: Run, weights: dict[str, Tensor], diverged: int | None, about: dict) -> None:

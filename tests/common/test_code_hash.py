@@ -105,7 +105,7 @@ def move_a_helper(house):
     code = ast.get_source_segment(text, helper)
     edit(house / "training/module.py", code, "from stemrepro.model.cost import mean_loss")
     with (house / "model/cost.py").open("a", encoding="utf-8") as file:
-        file.write(f"\n\nimport torch\nfrom torch import Tensor\nfrom stemrepro.training import ranks\n\n\n{code}\n")
+        file.write(f"\n\nimport torch\nfrom torch import Tensor\n\n\n{code}\n")
 
 
 def reword(house):

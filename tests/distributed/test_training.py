@@ -1,46 +1,38 @@
-"""Runs on 2 and 4 devices against the same run on one: what they learn, write, leave behind and resume from."""
+"""Runs on two devices, which torchrun or srun has started, against the same run on one."""
 
 import json
+import os
+import pickle
 import shutil
-import signal
+import socket
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from stemrepro.common.errors import Unfinished, UserError
-from stemrepro.common.files import locked
+from stemrepro.common.errors import UserError
 from stemrepro.config.parallel import Parallel
-from stemrepro.training import launch
-from stemrepro.training.callbacks import Recorder
-from stemrepro.training.checkpoint import newest
-from stemrepro.training.launch import group, train_on_devices
+from stemrepro.pipeline.planned import init_from
+from stemrepro.training.checkpoint import AtomicCheckpointIO, newest
 from stemrepro.training.train import train
-from tests.conftest import quiet
-from tests.distributed.what_ranks_do import STEP, at_step, compiled_eagerly, killed, killed_once, signalled
+from tests.conftest import ROOT, quiet
+from tests.distributed.what_processes_do import act
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("deadline")]
-DDP, FSDP, TABLES = (Parallel(strategy=name, devices=2) for name in ("ddp", "fsdp", "tables"))
-FOUR = FSDP.model_copy(update={"devices": 4, "replicate": 2, "recompute": True})
-SPLIT = FSDP.model_copy(update={"tensor": 2})
-SPLIT_FOUR = SPLIT.model_copy(update={"devices": 4})
-COPIES = TABLES.model_copy(update={"devices": 4, "table_ranks": 2})
-
-
-def named(parallel):
-    """A test's name for a parallel block."""
-    if not isinstance(parallel, Parallel):
-        return None
-    split = f"-tensor-{parallel.tensor}" if parallel.tensor > 1 else ""
-    return f"{parallel.strategy}-{parallel.devices}{split}"
+pytestmark = pytest.mark.slow
+DDP, FSDP = (Parallel(strategy=name, devices=2) for name in ("ddp", "fsdp"))
+BOTH = pytest.mark.parametrize("name", ["ddp", "fsdp"])
+FILE = str(ROOT / "tests/distributed/what_processes_do.py")
+AROUND = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
 
 
-SIGNALS = {
-    "ddp-2": (signal.SIGTERM, 1), "fsdp-2": (signal.SIGINT, 0), "tables-2": (signal.SIGUSR1, 1),
-    "fsdp-2-tensor-2": (signal.SIGTERM, 0),
-}  # fmt: skip
-"""A signal, and the rank that it comes to."""
+def torchrun(*command):
+    """Run a Python command in two processes; return what the launcher is."""
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    return subprocess.run([*start, *command], env=AROUND, capture_output=True, text=True, timeout=200)
 
 
 @pytest.fixture(scope="module")
@@ -52,60 +44,54 @@ def folders(tmp_path_factory):
 def make(runs_in, tiny, folders):
     """make("fsdp", parallel) -> a run of 9 steps in a folder of that name, with 4 micro-batches a step."""
     training = tiny.training.model_copy(update={"micro_batch": 1, "tokens": 32 * 4 * 9})
-    scale = tiny.model_copy(update={"training": training, "model": tiny.model.model_copy(update={"kv_heads": 2})})
+    scale = tiny.model_copy(update={"training": training})
 
-    def made(name, parallel=None, arm="stem-half", **fields):
-        return replace(runs_in(folders / name)(arm, scale=scale, **fields), parallel=parallel)
+    def made(name, parallel=None, arm="stem-half"):
+        return replace(runs_in(folders / name)(arm, scale=scale), parallel=parallel)
 
     return made
 
 
-@pytest.fixture(scope="module")
-def one(make):
-    """The run on one device."""
-    run = make("one")
-    train(run, quiet)
-    return run
+def together(folders, *runs, kills=0):
+    """Train runs in two processes, one after another; each is a pair with what happens to it."""
+    asked = folders / "asked"
+    asked.write_bytes(pickle.dumps(runs))
+    for left in range(kills, -1, -1):
+        done = torchrun(FILE, str(asked))
+        assert bool(done.returncode) == bool(left), done.stderr
 
 
 @pytest.fixture(scope="module")
-def whole(make):
-    """whole(parallel) -> the run on several devices that nobody interrupted."""
-    made = {}
-
-    def of(parallel):
-        key = json.dumps(parallel.model_dump())
-        if key not in made:
-            made[key] = make(f"whole-{len(made)}", parallel)
-            train_on_devices(made[key], quiet)
-        return made[key]
-
-    return of
-
-
-@pytest.fixture(scope="module")
-def left(make):
-    """left(name, parallel) -> a copy of the run on several devices, as a signal to one rank has left it."""
-    made = {}
-
-    def of(name, parallel):
-        kind = named(parallel)
-        if kind not in made:
-            run, (number, which) = make(f"left-{kind}", parallel), SIGNALS[kind]
-            made[kind] = run
-            with pytest.raises(Unfinished) as end:
-                group(signalled, (run, number, which), 2, run.training, quiet)
-            assert end.value.code == 75
-            assert newest(run.folder / "resume").name == f"step{STEP:09d}.ckpt"
-        run = make(name, parallel)
-        shutil.copytree(made[kind].folder, run.folder)
-        return run
-
-    return of
+def trained(make, folders):
+    """Every run that nothing kills, by name: those on one device, then in one start those on two."""
+    runs = {"one": make("one"), "begun": make("begun"), "unread-one": make("unread-one", arm="token-only")}
+    for name, run in runs.items():
+        act(run, "interrupted" if name == "begun" else "")
+    for name, parallel in (("ddp", DDP), ("fsdp", FSDP)):
+        runs |= {name: make(name, parallel), f"left-{name}": make(f"left-{name}", parallel)}
+        runs[f"opened-{name}"] = make(f"opened-{name}", parallel)
+        shutil.copytree(runs["begun"].folder, runs[f"opened-{name}"].folder)
+    runs |= {"unread": make("unread", DDP, arm="token-only"), "compiled": make("compiled", FSDP)}
+    runs["compiled"] = replace(
+        runs["compiled"], training=runs["compiled"].training.model_copy(update={"compile": True})
+    )
+    for name, parallel in (("stage-one", None), ("stage", FSDP)):
+        first = replace(make(name, parallel), keep_final_checkpoint=True)
+        later = replace(first, folder=first.folder.with_name("later"), keep_final_checkpoint=False)
+        runs |= {name: first, f"{name}-later": replace(later, init_from=init_from(later, [first], "kept"))}
+    act(runs["stage-one"], "")
+    act(runs["stage-one-later"], "")
+    what = {"left-ddp": "interrupted", "left-fsdp": "interrupted", "compiled": "compiled"}
+    together(folders, *[(run, what.get(name, "")) for name, run in runs.items() if run.parallel])
+    return runs
 
 
 def rows(run):
     return [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def about(run):
+    return json.loads((run.folder / "provenance.json").read_text())
 
 
 def same(run, other):
@@ -124,122 +110,103 @@ def bits(run):
     return {path.name: path.read_bytes() for path in run.folder.iterdir() if path.name != "provenance.json"}
 
 
-@pytest.mark.parametrize("parallel", [DDP, FSDP, TABLES], ids=named)
-def test_a_run_on_several_devices_is_that_on_one(one, whole, parallel):
-    run = whole(parallel)
+@BOTH
+def test_a_run_on_two_devices_is_that_on_one(trained, name):
+    run, one = trained[name], trained["one"]
     same(run, one)
     assert run.ended
     assert run.config == one.config
     assert {path.name for path in run.folder.iterdir()} == {path.name for path in one.folder.iterdir()}
-    about = json.loads((run.folder / "provenance.json").read_text())
-    assert about["parallel"] == parallel.model_dump()
-    assert "parallel" not in json.loads((one.folder / "provenance.json").read_text())
+    assert about(run)["parallel"] == run.parallel.model_dump(mode="json")
+    assert "parallel" not in about(one)
 
 
-def test_bfloat16_gathers_learn_what_autocast_learns(make):
-    """They round the residual stream too; weights and optimiser stay float32."""
-    training = make("autocast").training.model_copy(update={"precision": "bf16-mixed"})
-    parallel = TABLES.model_copy(update={"param_dtype": "bfloat16"})
-    run, other = (
-        replace(make(name, parallel), training=training)
-        for name, parallel in (("narrow", parallel), ("autocast", None))
-    )
-    train_on_devices(run, quiet)
-    train(other, quiet)
-    losses, expected = ([row["loss"] for row in rows(each)] for each in (run, other))
-    assert losses == pytest.approx(expected, abs=0.02)
-    assert losses != pytest.approx(expected, abs=1e-6)
-    assert {weight.dtype for weight in load_file(run.weights).values()} == {torch.float32}
+@BOTH
+def test_a_checkpoint_of_one_process_opens_in_two(trained, name):
+    run = trained[f"opened-{name}"]
+    assert about(run)["resumed_from"] == "step000000005.ckpt"
+    same(run, trained["one"])
 
 
-def test_blocks_are_compiled_one_by_one(make, one):
-    """Also where their rows come from other ranks, and where activations are made anew."""
-    run = make("compiled", TABLES.model_copy(update={"recompute": True}))
-    run = replace(run, training=run.training.model_copy(update={"compile": True}))
-    assert min(group(compiled_eagerly, (run,), 2, run.training, quiet)) > 0
-    assert json.loads((run.folder / "provenance.json").read_text())["compiled"]
-    same(run, one)
+@BOTH
+def test_a_checkpoint_of_two_processes_opens_in_one(trained, folders, name):
+    left = trained[f"left-{name}"]
+    run = replace(left, folder=folders / f"back-{name}" / "seed0", parallel=None)
+    shutil.copytree(left.folder, run.folder)
+    assert newest(run.folder / "resume").is_dir() == (name == "fsdp")
+    train(run, quiet)
+    assert about(run)["resumed_from"] == "step000000005.ckpt"
+    same(run, trained["one"])
 
 
-def test_ddp_takes_parameters_that_no_pass_reads(make):
-    """The norms before tables without a gate; their weights stay as they were drawn."""
-    run, other = (make(name, parallel, "token-only") for name, parallel in (("unread", DDP), ("unread-one", None)))
-    train_on_devices(run, quiet)
-    train(other, quiet)
-    same(run, other)
+def test_a_killed_run_resumes_to_the_bit(trained, make, folders):
+    """Under FSDP the first process is killed as the checkpoint of step 5 is written, but not yet there."""
+    ddp, fsdp = make("killed-ddp", DDP), make("killed-fsdp", FSDP)
+    writing = make("writing", FSDP)
+    together(folders, (ddp, "killed"), (fsdp, "killed"), (writing, "killed while writing"), kills=3)
+    for run, name, start in ((ddp, "ddp", 5), (fsdp, "fsdp", 5), (writing, "fsdp", None)):
+        assert run.folder.with_name("killed").exists()
+        assert about(run)["resumed_from"] == (start and f"step{start:09d}.ckpt")
+        assert bits(run) == bits(trained[name])
 
 
-@pytest.mark.parametrize("parallel", [DDP, FSDP, TABLES], ids=named)
-def test_a_signal_to_a_rank_leaves_all_with_a_checkpoint_and_75(left, whole, parallel):
-    """The run resumes from the very step, to the bit."""
-    run = left(f"signal-{parallel.strategy}", parallel)
-    train_on_devices(run, quiet)
-    assert bits(run) == bits(whole(parallel))
+def test_parameters_that_no_pass_reads_stay(trained):
+    """The norms before tables without a gate, as they were drawn."""
+    same(trained["unread"], trained["unread-one"])
 
 
-def test_a_killed_rank_is_started_again_with_the_others(make, whole, monkeypatch, capfd):
-    """From the checkpoint of step 5, to the bit."""
-    run = make("killed-fsdp", FSDP)
-    monkeypatch.setattr(launch, "_train", killed_once)
-    train_on_devices(run, quiet)
-    assert run.folder.with_name("killed").exists()
-    assert "started again" in capfd.readouterr().err
-    assert json.loads((run.folder / "provenance.json").read_text())["resumed_from"] == "step000000005.ckpt"
-    assert bits(run) == bits(whole(FSDP))
+def test_blocks_are_compiled_one_by_one(trained):
+    assert about(trained["compiled"])["compiled"]
+    same(trained["compiled"], trained["one"])
 
 
-MOVES = [(SPLIT, None), (None, TABLES), (TABLES, None), (TABLES, FOUR), (FSDP, COPIES), (FSDP, SPLIT_FOUR)]
+def test_a_later_stage_resumes_from_a_sharded_run(trained):
+    """Its steps are those of a stage that resumes from the same run on one device."""
+    same(trained["stage-later"], trained["stage-one-later"])
 
 
-@pytest.mark.parametrize(("before", "after"), MOVES, ids=named)
-def test_a_checkpoint_moves_between_strategies_and_devices(make, left, one, before, after, monkeypatch):
-    name = f"moved-{MOVES.index((before, after))}"
-    if before is None:
-        run = make(name)
-        monkeypatch.setattr(Recorder, "on_train_batch_end", Recorder.on_train_batch_end)
-        at_step(killed)
-        with pytest.raises(InterruptedError):
-            train(run, quiet)
-        monkeypatch.undo()
-    else:
-        run = left(name, before)
-    run = replace(run, parallel=after)
-    train_on_devices(run, quiet) if after else train(run, quiet)
-    assert json.loads((run.folder / "provenance.json").read_text())["resumed_from"]
-    same(run, one)
+class Bomb:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
 
 
-def test_a_damaged_shard_is_passed_over(left, whole):
-    """The two newest checkpoints are kept; a byte of one rank's file is flipped."""
-    run = left("damaged", FSDP)
-    kept = sorted((run.folder / "resume").glob("step*.ckpt"))
-    assert [path.name for path in kept] == ["step000000005.ckpt", f"step{STEP:09d}.ckpt"]
-    shard = max(kept[-1].glob("*.safetensors"))
-    content = bytearray(shard.read_bytes())
-    content[-1] ^= 1
-    shard.write_bytes(content)
-    train_on_devices(run, quiet)
-    assert json.loads((run.folder / "provenance.json").read_text())["resumed_from"] == "step000000005.ckpt"
-    assert bits(run) == bits(whole(FSDP))
+def test_reading_a_folder_executes_no_code(trained, tmp_path):
+    path = tmp_path / "step000000005.ckpt"
+    shutil.copytree(newest(trained["left-fsdp"].folder / "resume"), path)
+    assert AtomicCheckpointIO().load_checkpoint(path)["global_step"] == 5
+    for file in path.iterdir():
+        if file.suffix != ".safetensors":
+            file.write_bytes(pickle.dumps(Bomb(tmp_path / "executed")))
+    with pytest.raises(UserError, match="is no checkpoint of tensors and plain values"):
+        AtomicCheckpointIO().load_checkpoint(path)
+    assert not (tmp_path / "executed").exists()
 
 
-def test_a_later_stage_resumes_from_a_sharded_run(make, one, folders):
-    """Its first steps are those of a stage that resumes from the same run on one device."""
-    from stemrepro.pipeline.planned import init_from
-
-    ends = []
-    for name, parallel in (("stage-one", None), ("stage-fsdp", FSDP)):
-        first = replace(make(name, parallel), keep_final_checkpoint=True)
-        train_on_devices(first, quiet) if parallel else train(first, quiet)
-        second = replace(first, folder=first.folder.with_name("later"), keep_final_checkpoint=False)
-        second = replace(second, init_from=init_from(second, [first], "kept"))
-        train_on_devices(second, quiet) if parallel else train(second, quiet)
-        ends.append(second)
-    same(*ends)
+def test_a_run_that_asks_for_devices_says_how_to_start_it(make):
+    with pytest.raises(UserError, match="here are 1 processes; start it with 'torchrun --nnodes=1 --nproc-per-node=2"):
+        train(make("alone", DDP), quiet)
 
 
-def test_what_the_first_rank_refuses_is_one_sentence(make):
-    run = make("locked", DDP)
-    with locked(run.folder), pytest.raises(UserError, match="another process is training") as error:
-        train_on_devices(run, quiet)
-    assert type(error.value) is UserError
+def test_slurm_starts_a_run_too(trained, make, folders):
+    """Two processes with what srun would tell them."""
+    run, asked = make("slurm", FSDP), folders / "asked"
+    asked.write_bytes(pickle.dumps([(run, "")]))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    told = {
+        "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NNODES": "1", "SLURM_NODEID": "0",
+        "SLURM_NODELIST": "127.0.0.1", "SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "tiny", "MASTER_PORT": str(port),
+    }  # fmt: skip
+    processes = [
+        subprocess.Popen(
+            [sys.executable, FILE, str(asked)],
+            env=AROUND | told | {"SLURM_PROCID": str(number), "SLURM_LOCALID": str(number)},
+        )
+        for number in range(2)
+    ]
+    assert [process.wait(300) for process in processes] == [0, 0]
+    assert bits(run) == bits(trained["fsdp"])

@@ -37,34 +37,6 @@ class SiluRows(Stem):
 """
 
 
-def halves_add_up(name):
-    """Tell whether a network is gate, up, table and down alone, and the sum of itself with either half's channels."""
-    config = ModelConfig(**SHAPE, ffn=name, replaced_layers=(1,))
-    torch.manual_seed(0)
-    ffn, x, tokens = ffn_class(name)(config), torch.randn(2, 5, 24), torch.randint(97, (2, 5))
-    parts = {"gate": 0, "up": 0, "table": 1, "down": 1}
-    names = {key.removesuffix(".weight") for key, _ in ffn.named_parameters()}
-    if (
-        not names <= set(parts)
-        or ("table" in names and ffn.table.embedding_dim != config.ffn_width)
-        or not names & {"down"}
-    ):
-        return False
-    whole, found = ffn(x, tokens), 0
-    for half in range(2):
-        mine = ffn_class(name)(config)
-        for key, weight in ffn.named_parameters():
-            part = key.removesuffix(".weight")
-            mine.get_submodule(part).weight = torch.nn.Parameter(weight.detach().chunk(2, parts[part])[half])
-        found = found + mine(x, tokens)
-    return found.shape == whole.shape and torch.allclose(found, whole, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", FFNS)
-def test_networks_that_devices_can_share_are_sums_over_their_channels(name):
-    assert spec(name).splits == halves_add_up(name)
-
-
 @pytest.fixture
 def outside(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -10,7 +10,7 @@ from stemrepro.common import code_hash
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, write_json
 from stemrepro.config.address import MAIN, Address
-from stemrepro.training.run import run_code
+from stemrepro.training.run import DECIDING_NOTHING, run_code
 
 
 @pytest.mark.parametrize(
@@ -82,3 +82,9 @@ def test_a_run_that_diverged_has_ended_without_weights(make_run):
     (run.folder / "diverged.json").write_text('{"step": "never"}')
     with pytest.raises(UserError, match=r"diverged\.json is damaged .* train that run again"):
         _ = run.diverged
+
+
+def test_how_devices_share_a_run_is_no_part_of_its_identity():
+    reached = code_hash.files(["stemrepro.training.train"], DECIDING_NOTHING)
+    assert code_hash.file_of("stemrepro.training.module") in reached
+    assert not {code_hash.file_of(name) for name in DECIDING_NOTHING} & set(reached)

@@ -211,11 +211,10 @@ def test_a_compiled_run_resumes_bit_exactly_and_is_the_eager_one_but_for_roundin
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("home", ["device", "host"])
 @pytest.mark.usefixtures("compiler")
-def test_of_touched_rows_the_update_alone_is_compiled(make_run, home):
+def test_of_touched_rows_the_update_alone_is_compiled(make_run):
     """Were the model compiled too, its losses would part from step 2 on."""
-    run = make_run("stem-full", table_update="touched", table_home=home)
+    run = make_run("stem-full", table_update="touched")
     train(run, quiet)
     requested = replace(
         run, folder=run.folder.with_name("requested"), training=run.training.model_copy(update={"compile": True})
