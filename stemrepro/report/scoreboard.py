@@ -227,26 +227,6 @@ def labelled(row: dict) -> dict:
     return row | {"ours": ours(row), "whose": ORIGINS[row["origin"]]}
 
 
-def primary_table(rows: list[dict]) -> list[str]:
-    """Return the primary ones of `labelled` rows, as lines of a Markdown table."""
-    lines = ["| claim | whose | ours | verdict |", "|---|---|---|---|"]
-    for row in rows:
-        if row["primary"]:
-            lines.append(f"| {cell(row['sentence'])} | {row['whose']} | {cell(row['ours'])} | **{row['verdict']}** |")
-    return lines
-
-
-def paper_table(rows: list[tuple[str, dict]]) -> list[str]:
-    """Return claims, each with its item of the paper, as lines of a Markdown table: how tested, what came out, why."""
-    lines = ["| claim | paper | tested | outcome | reason |", "|---|---|---|---|---|"]
-    for item, row in rows:
-        how = "computed" if row["kind"] == "exact" else f"{row['scale']}, {row['seeds']} seeds"
-        tested, found = ("no", "") if row["verdict"] == NOT_TESTED else (how, f", {cell(ours(row))}")
-        reason = cell("; ".join(filter(None, (row["reason"], row["size"] and f"size: {row['size']}"))))
-        lines.append(f"| {cell(row['sentence'])} | {item} | {tested} | **{row['verdict']}**{found} | {reason} |")
-    return lines
-
-
 def whose(numbers: Paper) -> str:
     """Say where the paper's numbers are from, and what that means for its main table."""
     score, size, padded = (

@@ -136,16 +136,3 @@ def counted(rows: list[dict]) -> str:
     """Count verdicts in words: "3 supported, 1 undecided"; empty where there is no row."""
     counts = Counter(row["verdict"] for row in rows)
     return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
-
-
-def recipe_table(recipes: dict[str, tuple[str, list[dict]]]) -> list[str]:
-    """Return a Markdown table with one line per recipe: its verdicts, by whose claims they are of.
-
-    Args:
-        recipes: title -> the recipe's item of the paper, and its rows.
-    """
-    lines = [f"| recipe | paper | {' | '.join(TALLIED.values())} |", f"|---|---|{'---|' * len(TALLIED)}"]
-    for title, (item, rows) in recipes.items():
-        cells = [counted(members) for members in by_origin(rows).values()]
-        lines.append(f"| {title} | {item} | {' | '.join(cells)} |")
-    return lines
