@@ -345,10 +345,9 @@ def test_pictures_have_size_and_alternative_text(page, catalog):
     images = page.eval_on_selector_all(
         "img", "all => all.map(i => [i.naturalWidth, i.naturalHeight, i.clientWidth, i.alt])"
     )
-    assert len(images) == len(catalog.at("laptop").recipes) + 1
-    assert all(
-        width > 0 and height > 0 and drawn > 300 and "Its claims:" in alt for width, height, drawn, alt in images
-    )
+    assert all(width > 0 and height > 0 and drawn > 300 and alt for width, height, drawn, alt in images)
+    of_recipes = [alt for *_, alt in images if "Its claims:" in alt]  # the others are those of questions
+    assert len(of_recipes) == len(catalog.at("laptop").recipes) + 1
 
 
 def test_filters_by_verdict_scale_and_words(page, catalog):
