@@ -73,20 +73,22 @@ def test_an_analysis_collects_and_draws(catalog, path):
     assert not {file_of("stemrepro.training.train"), file_of("stemrepro.evaluation.lm")} & {*files([path])}
 
 
-def test_the_page_of_the_house_has_the_floors_of_the_contracts():
+def test_the_page_has_the_layers_of_the_contracts():
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]
     layers = [layer.split(" | ") for layer in contracts[0]["layers"]]
     page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d) \| `(\w+)(?:/|\.py)` \|", page, flags=re.MULTILINE)
-    assert sorted(rows) == sorted((str(len(layers) - k), room) for k, rooms in enumerate(layers) for room in rooms)
-    rooms = {
+    assert sorted(rows) == sorted(
+        (str(len(layers) - k), package) for k, packages in enumerate(layers) for package in packages
+    )
+    packages = {
         path.stem
         for path in PACKAGE.iterdir()
         if (path.is_dir() and path.stem != "__pycache__") or path.suffix == ".py"
     }
-    assert rooms - {"__init__"} == {room for _, room in rows}
+    assert packages - {"__init__"} == {package for _, package in rows}
 
 
 def test_no_module_that_nothing_reaches():

@@ -1,4 +1,4 @@
-"""Every committed number is what it was before the house was made smaller."""
+"""Every committed number is what it was before the project was made smaller."""
 
 import csv
 import io
