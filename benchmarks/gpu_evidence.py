@@ -10,7 +10,6 @@ of the arms that have ended any.
 
 import argparse
 import sys
-from itertools import groupby
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
@@ -51,8 +50,7 @@ def train(scale: str, variant: str) -> bool:
 
 def ended_seeds(runs: list[Run]) -> tuple[int, ...]:
     """Return the seeds of which every run has ended."""
-    by_seed = groupby(sorted(runs, key=lambda run: run.seed), key=lambda run: run.seed)
-    return tuple(seed for seed, members in by_seed if all(run.ended for run in members))
+    return tuple(sorted({run.seed for run in runs} - {run.seed for run in runs if not run.ended}))
 
 
 def score(scale: str, variant: str) -> tuple[int, ...]:

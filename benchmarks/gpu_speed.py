@@ -246,7 +246,8 @@ def about(device: str) -> dict:
         asked = ["nvidia-smi", "--query-gpu=driver_version,compute_mode", "--format=csv,noheader"]
         with suppress(OSError, subprocess.TimeoutExpired):
             found["driver"] = subprocess.run(asked, capture_output=True, text=True, timeout=10).stdout.strip()
-    return found | {name: provenance()[name] for name in ("commit", "date", "machine")}
+    made = provenance()
+    return found | {name: made[name] for name in ("commit", "date", "machine")}
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """A training step of ours against transformers' Llama and litgpt's GPT of the same shape, and STEM's against dense's.
 
-    python -m benchmarks.peers [--out docs/performance.csv] [--quick]
+    python -m benchmarks.peers [--out docs/steps.csv] [--quick]
 
 A step is forward, loss, backward, clipping and AdamW on one batch of random tokens. The peers have our loss, clipping
 and fused AdamW, so that only the model differs. Compiled steps are compiled alike, with the loss. Every round takes one
@@ -39,8 +39,10 @@ from stemrepro.training.compiling import compiled, compiler_works
 from stemrepro.training.module import LanguageModule, mean_loss
 
 THREADS, WARM_UP = 2, 3
-OUT, BLOCKS = Path("docs/performance.csv"), Path("data/smoke/blocks")
+OUT, BLOCKS = Path("docs/steps.csv"), Path("data/smoke/blocks")
 STEMS = ("stem-third", "stem-half", "stem-full")
+TOUCHED = "stem-touched"
+"""STEM full whose optimiser moves only a batch's rows; such steps are never compiled (stemrepro.training.module)."""
 MISSING = "not installed"
 WIDE = {"layers": 8}
 """What the models of width 256 have other than the scale gpu."""
@@ -135,8 +137,8 @@ def compared(scale: Scale, blocks: Path, size: tuple[int, int], compile: bool, r
         blocks: of any text of at most so large a vocabulary.
         size: sequences and tokens of a batch.
     """
-    catalog, turns = load(), {}
-    runs = {arm: run_at(catalog, scale, arm, blocks, Path("none")) for arm in ("dense", *STEMS)}
+    catalog, turns, stems = load(), {}, STEMS if compile else (*STEMS, TOUCHED)
+    runs = {arm: run_at(catalog, scale, arm, blocks, Path("none")) for arm in ("dense", *stems)}
     for arm, run in runs.items():
         turns[arm] = own_step(LanguageModule(run, compile))
     for name, make in PEERS.items():
@@ -147,7 +149,10 @@ def compared(scale: Scale, blocks: Path, size: tuple[int, int], compile: bool, r
     seconds = interleaved(turns, (size[0], size[1] + 1), scale.model.vocab, rounds)
     del turns
     gc.collect()
-    what = f"width {scale.model.width}, {'compiled' if compile else 'eager'}"
+    note, what = (
+        f"{size[0]} x {size[1]} tokens a step",
+        f"width {scale.model.width}, {'compiled' if compile else 'eager'}",
+    )
     rows = []
     for name in PEERS:
         row = {"measure": "training step", "what": f"dense, {what}", "peer": name, "unit": "tokens/s"}
@@ -156,13 +161,13 @@ def compared(scale: Scale, blocks: Path, size: tuple[int, int], compile: bool, r
             speeds = [size[0] * size[1] / np.median(seconds[each]) for each in ("dense", name)]
             row |= {"peer": f"{name} {version(name)}"} | dict(zip(("ours", "theirs"), speeds, strict=True))
             row |= {"ratio": ratio, "low": low, "high": high}
-        rows.append(row | {"note": "" if name in seconds else MISSING})
+        rows.append(row | {"note": note if name in seconds else MISSING})
     flops = {arm: flops_per_token(run.model, size[1]) for arm, run in runs.items()}
-    for arm in STEMS:
+    for arm in stems:
         ratio, low, high = quotient(seconds[arm], seconds["dense"])
         times = {key: 1e3 * np.median(seconds[each]) for key, each in (("ours", arm), ("theirs", "dense"))}
         row = {"measure": "STEM's step", "what": f"{arm}, {what}", "peer": "dense", "unit": "ms a step"}
-        row |= {"ratio": ratio, "low": low, "high": high, "flop_ratio": flops[arm] / flops["dense"]}
+        row |= {"ratio": ratio, "low": low, "high": high, "flop_ratio": flops[arm] / flops["dense"], "note": note}
         rows.append(row | times)
     return rows
 
