@@ -114,7 +114,7 @@ def lay_out(environment: dict[str, str]) -> None:
         Path("COMMIT").write_bytes((LAID_OUT / "COMMIT").read_bytes())
     if wheels := sorted(map(str, WHEELS.glob("*.whl"))):
         site = str((LAID_OUT / "site").absolute())
-        pip = "-m pip install -q --no-index --no-deps --no-compile --no-cache-dir --upgrade".split()
+        pip = ["-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-compile", "--no-cache-dir", "--upgrade"]
         subprocess.run([sys.executable, *pip, "--target", site, *wheels], check=True)
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [site, os.environ.get("PYTHONPATH")]))
 
