@@ -38,6 +38,11 @@ def unpacked(archive: Path, out: Path) -> None:
         raise UserError(f"{archive} can't be read as a tar archive: {error}") from error
 
 
+def unpacked_run(run: Run, place: Path, runs: Path) -> Run:
+    """Return a run as the archive that is unpacked at `place` has it."""
+    return replace(run, folder=place / "runs" / run.folder.relative_to(runs))
+
+
 def refusal(run: Run) -> str:
     """Return why a folder doesn't hold the end of a run, or ""."""
     if changes := run.other_settings():
@@ -78,7 +83,7 @@ def adopted_runs(params: Params, scale: str, place: Path, data: Path, runs: Path
     A run without its weights stays there unnamed, unless it is refused.
     """
     for run in runs_of(scale, params.scale[scale].data, params.planned(scale), data=data, runs=runs):
-        there = replace(run, folder=place / "runs" / scale / run.folder.relative_to(runs / scale))
+        there = unpacked_run(run, place, runs)
         if not there.folder.is_dir():
             continue
         with locked(run.folder, f"another process is training in {run.folder}; wait for it, or stop it"):
@@ -102,7 +107,7 @@ def adopted_scores(
             if not arm.seeds.get(part) or not there.is_dir():
                 continue
             members = [
-                run if run.ended else replace(run, folder=place / "runs" / scale / run.folder.relative_to(runs / scale))
+                run if run.ended else unpacked_run(run, place, runs)
                 for run in runs_of(scale, params.scale[scale].data, {address: arm}, part, data, runs)
             ]
             if any(refusal(run) for run in members):

@@ -357,11 +357,10 @@ def by_stage(jobs: list[Job]) -> list[list[Job]]:
 
 
 def _train_on_devices(jobs: list[Job], replace: bool, done: int) -> None:
-    """Train runs one after another in this process, which torchrun or srun has started with others."""
-    from stemrepro.training.devices import first, join  # torch, which this process needs for no other run
+    """Train runs one after another in this process, which has joined the others (stemrepro.training.devices)."""
+    from stemrepro.training.devices import first  # torch, which this process needs for no other run
     from stemrepro.training.train import train
 
-    join(jobs[0].run)
     if not first():
         for job in jobs:
             train(job.run, lambda *_: None, replace)
