@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from stemrepro.common.code_hash import HASHING, code_hash
+from stemrepro.common.code_hash import code_hash
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest, sha256, write_json
 from stemrepro.common.paths import DATA, RUNS, SCORES
@@ -23,10 +23,10 @@ from stemrepro.measures.plans import MODEL, SCORING, START, STARTS, TRAINED, TRA
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.pipeline.planned import Params, Planned, runs_of
-from stemrepro.training.run import Run
+from stemrepro.training.run import DECIDING_NOTHING, Run
 from stemrepro.training.run_folder import read_config
 
-DECIDE_NOTHING = (flops_per_token.__module__, read_config.__module__, *HASHING)
+DECIDE_NOTHING = (flops_per_token.__module__, read_config.__module__, *DECIDING_NOTHING)
 """Modules whose code is not part of a score's key.
 
 Costs are in the key themselves. The settings of a run are those of the plan. Rows of its training are only checked.

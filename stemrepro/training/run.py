@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from stemrepro.common.code_hash import HASHING, code_hash
+from stemrepro.common.code_hash import code_hash
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest, flat
 from stemrepro.common.yaml_records import read_yaml
@@ -20,8 +20,12 @@ from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.model.memory.naming import memory_module
 
-DECIDING_NOTHING = (*HASHING, "stemrepro.training.devices", "stemrepro.config.parallel")
-"""Modules that the hash of a run's code leaves out: what makes it, and how several devices share a run."""
+DECIDING_NOTHING = (
+    *(f"stemrepro.common.{name}" for name in ("code_hash", "errors", "files", "provenance", "yaml_records")),
+    "stemrepro.training.devices",
+    "stemrepro.config.parallel",
+)
+"""Modules that the hash of a run's code leaves out: files, errors and records, and how several devices share a run."""
 
 
 @cache

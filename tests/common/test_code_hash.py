@@ -1,26 +1,72 @@
-"""What code something rests on: what its names reach, wherever that stands."""
+"""The identity of code: what a file says and what it imports, in every version of Python."""
 
 import ast
+import hashlib
+import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import grimp
 import pytest
 
-from stemrepro.common import code_hash as imports
-from stemrepro.common.code_hash import HASHING, PACKAGE, code_hash, file_of, files
+from stemrepro.common import code_hash as module
+from stemrepro.common.code_hash import PACKAGE, canonical, code_hash, file_of, files
 from stemrepro.common.errors import UserError
 from stemrepro.model.ffn.loading import ffn_class
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.model.ffn.stem import Stem
 from stemrepro.model.specs import FFNS
 from stemrepro.pipeline.score import DECIDE_NOTHING
+from tests.conftest import ROOT
+
+TRICKY = r'''
+from __future__ import annotations
+import a.b as c, d
+from . import (e, f as g)
+
+@decorated(1, *args, key=0x1F, **more)
+@other
+class C(Base, metaclass=M):
+    "a docstring"
+    x: int = 1_000
+    y: "dict[str, list[int | None]]"
+
+    async def f(self, a, /, b: int = 2, *c: *Ts, d=..., **e) -> None:
+        """Another."""
+        async with open(a) as b, (c): pass
+        async for x in y: await z
+        return
+
+    def nothing(self): ...
+
+def g(n=10**20, big=123456789012345678901234567890):
+    global h; other = lambda *a, k=1: (yield)
+    x = [*a, *b]; y = {**a, "k": None, 1: 2}; z = {*a}
+    first, *rest = x[1:2, ..., ::3]
+    while (n := len(a)) > 0 <= 5 != 7 is not None: break
+    else: del x, y[0]
+    try: raise E from None
+    except* (A, B) as error: pass
+    finally: assert x, f"{x!r:>{width}}"
+    match point:
+        case [1, -2.5, 3 + 4j, *_] | (None | True): pass
+        case {"a": 1, **rest} if rest: return x @ y // z ** -w << 1 >> 2 & ~3 | 4 ^ 5
+        case Point(x=0, y=(1 | 2) as z): return not a and b or c in d
+        case "text" | b"bytes": return None
+
+s = "é\ud800\U0001f600" "two" u"three" R"\n"; t = b"\x00\xff" b"more"; nan, inf = -0.0, 1e999; i = 1J
+u = f"{a}{{b}}{c!r:{d}.{e}}{g=}" "tail" f"" if 1 else f"{h:}"
+v = f"{'x' 'y'}{z:%H:%M}{w:{v}}" ''
+'''
+HASH = "4ba4739b626b"
 
 
 @pytest.fixture(autouse=True)
 def _nothing_read():
     """What is read is kept by its path, which another test may have had for another file."""
-    imports._source.cache_clear()
+    module._read.cache_clear()
 
 
 def test_files_are_those_that_an_import_graph_reaches():
@@ -30,16 +76,13 @@ def test_files_are_those_that_an_import_graph_reaches():
     reached = {start} | graph.find_upstream_modules(start)
     reached |= {name for name in graph.modules if any(other.startswith(f"{name}.") for other in reached)}
     assert {*files([start])} == {*map(file_of, reached)}
-    assert file_of("stemrepro.model.specs") not in files(
-        [start]
-    )  # an entry for another network is no reason to train again
+    assert file_of("stemrepro.model.specs") not in files([start])  # another network is no reason to train again
     with pytest.raises(ValueError, match=r"stemrepro\.nothing is no module"):
         files(["stemrepro.nothing"])
 
 
 def test_what_is_left_out_takes_what_only_it_imports():
-    whole = files(["stemrepro.evaluation.losses"])
-    less = files(["stemrepro.evaluation.losses"], DECIDE_NOTHING)
+    whole, less = (files(["stemrepro.evaluation.losses"], out) for out in ([], DECIDE_NOTHING))
     assert {*map(file_of, ("stemrepro.model.cost", "stemrepro.model.specs"))} <= {*whole} - {*less}
     assert file_of("stemrepro.model.transformer") in less
 
@@ -49,7 +92,7 @@ def test_files_outside_the_package_are_followed_from_their_folder_and_the_workin
     texts = {
         "my/rows.py": "import numpy, helper\nfrom my import parts\nfrom my.more.deep import f\n"
         "from stemrepro.model.ffn.base import FFN",
-        "my/helper.py": "def g():\n    from .nearby import x",  # the function isn't called before a forward pass
+        "my/helper.py": "def g():\n    from .nearby import x",
         "my/nearby.py": "x = 1",
         "my/parts.py": "import my.rows",
         "my/more/__init__.py": "",
@@ -65,160 +108,100 @@ def test_files_outside_the_package_are_followed_from_their_folder_and_the_workin
     assert {path.as_posix() for path in reached if not path.is_absolute()} == texts.keys() - {"my/unused.py"}
     assert file_of("stemrepro.model.ffn.base") in reached
     Path("my/other.py").write_text("y = ")
-    imports._source.cache_clear()
+    module._read.cache_clear()
     with pytest.raises(UserError, match=r"my/other\.py is not valid Python"):
         files([Path("my/rows.py")])
 
 
-@pytest.fixture
-def house(tmp_path, monkeypatch):
-    """A copy of the package, whose code is hashed in place of the package's."""
-    place = tmp_path / PACKAGE.name
-    shutil.copytree(
-        PACKAGE, place, ignore=lambda _, names: [name for name in names if "." in name and not name.endswith(".py")]
-    )
-    monkeypatch.setattr(imports, "PACKAGE", place)
-    return place
+def test_a_changed_sign_changes_the_networks_with_that_equation(tmp_path, monkeypatch):
+    copy = tmp_path / PACKAGE.name
+    shutil.copytree(PACKAGE, copy, ignore=lambda _, names: [n for n in names if "." in n and not n.endswith(".py")])
+    monkeypatch.setattr(module, "PACKAGE", copy)
 
+    def codes():
+        module._read.cache_clear()
+        return {ffn: code_hash("stemrepro.training.train", module_of(ffn)) for ffn in FFNS}
 
-def edit(path, old, new):
-    text = path.read_text(encoding="utf-8")
-    assert old in text
-    path.write_text(text.replace(old, new), encoding="utf-8")
+    def edit(path, old, new):
+        text = (copy / path).read_text(encoding="utf-8")
+        assert old in text
+        (copy / path).write_text(text.replace(old, new), encoding="utf-8")
 
-
-def rename_everywhere(house, old, new):
-    for path in house.rglob("*.py"):
-        text = path.read_text(encoding="utf-8")
-        path.write_text(text.replace(old, new), encoding="utf-8")
-
-
-def move_a_file(house):
-    (house / "model/transformer.py").rename(house / "model/decoder.py")
-    rename_everywhere(house, "stemrepro.model.transformer", "stemrepro.model.decoder")
-
-
-def move_a_helper(house):
-    """To a file that nothing of a training's imported."""
-    text = (house / "training/module.py").read_text(encoding="utf-8")
-    (helper,) = (node for node in ast.parse(text).body if getattr(node, "name", "") == "mean_loss")
-    code = ast.get_source_segment(text, helper)
-    edit(house / "training/module.py", code, "from stemrepro.model.cost import mean_loss")
-    with (house / "model/cost.py").open("a", encoding="utf-8") as file:
-        file.write(f"\n\nimport torch\nfrom torch import Tensor\n\n\n{code}\n")
-
-
-def reword(house):
-    edit(
-        house / "model/ffn/stem.py", '"""Apply the network: x [batch, seq, width], ', '"""Of x [batch, seq, width] and '
-    )
-    edit(house / "training/train.py", "\n\n\n", "\n\n\n# why\n")
-
-
-def reorder(house):
-    """Definitions; and import something that nothing uses."""
-    path = house / "training/schedule.py"
-    first, *others = ast.parse(path.read_text(encoding="utf-8")).body
-    path.write_text("\n".join(map(ast.unparse, [first, *reversed(others)])), encoding="utf-8")
-    edit(house / "data/blocks.py", "import numpy as np", "import numpy\nimport numpy as np")
-
-
-def codes():
-    """The identity of a run's code, by network."""
-    imports._source.cache_clear()
-    return {ffn: code_hash("stemrepro.training.train", module_of(ffn), without=HASHING) for ffn in FFNS}
-
-
-@pytest.mark.parametrize("change", [move_a_file, move_a_helper, reword, reorder], ids=lambda change: change.__name__)
-def test_what_moves_or_is_reworded_keeps_every_identity(house, change):
     before = codes()
     assert len(set(before.values())) == len(FFNS)
-    change(house)
+    edit("model/ffn/stem.py", '"""Apply the network: x [batch, seq, width], ', '"""Of x [batch, seq, width] and ')
+    edit("training/train.py", "\n\n\n", "\n\n\n# why\n")
     assert codes() == before
-
-
-def test_a_changed_sign_changes_the_networks_with_that_equation(house):
-    before = codes()
-    edit(house / "model/ffn/stem.py", "F.silu(self.gate(x)) * self.rows", "F.silu(-self.gate(x)) * self.rows")
+    edit("model/ffn/stem.py", "F.silu(self.gate(x)) * self.rows", "F.silu(-self.gate(x)) * self.rows")
     changed = {ffn for ffn, code in codes().items() if code != before[ffn]}
     assert changed == {ffn for ffn in FFNS if issubclass(ffn_class(ffn), Stem)} != set(FFNS)
-    edit(house / "model/loss.py", "logits.float()", "-logits.float()")
+    edit("model/loss.py", "logits.float()", "-logits.float()")
     assert not set(before.values()) & set(codes().values())
 
 
-ROWS = "import math\nfrom parts import first, second\n\n\ndef f(x):\n    return first(x) - second(x) + math.sin(x)\n"
-PARTS = """
-import numpy
-TWO = 2
-try:
-    from other import fast
-except ImportError:
-    def fast(x): return x
-def first(x): return numpy.abs(x) * TWO
-def second(x): return third(x)
-def third(x):
-    import other
-    return fast(other.abs(x))
-def unused(x): return x
-"""
-
-
 @pytest.mark.parametrize(
-    ("file", "old", "new", "same"),
+    ("one", "other", "same"),
     [
-        ("parts.py", "def unused(x): return x", "def unused(x): return 3", True),
-        ("parts.py", "def unused(x): return x", "def unused(x):\n    import yaml as numpy", True),
-        ("parts.py", "import numpy", "import numpy, yaml", True),
-        ("parts.py", "import numpy", "import yaml as numpy", False),
-        ("parts.py", "TWO = 2", "TWO = 3", False),
-        ("parts.py", "TWO = 2", "TWO = 2\nTWO += 1", False),
-        ("parts.py", "TWO = 2", "TWO = 2\nif numpy.x: TWO = 3", False),
-        ("parts.py", "import numpy", "import numpy\nnumpy.seterr(over='raise')", False),  # importing runs it
-        ("parts.py", "import other", "import numpy as other", False),
-        ("parts.py", "def fast(x): return x", "def fast(x): return -x", False),  # what an import falls back on
-        ("parts.py", "    def fast(x): return x", "    from nearby import abs as fast", False),
-        ("parts.py", "    from other import fast", "    from numpy import fast", False),
-        ("other.py", "def fast(x): return x", "def fast(x): return -x", False),
-        ("other.py", "def abs(x): return x", "def abs(x): return -x", False),
-        ("other.py", "def abs(x): return x", "from numpy import abs", False),
-        ("other.py", "def abs(x): return x", "from nearby import abs", True),
-        ("rows.py", "import math", "import cmath as math", False),
-        ("rows.py", "import first, second", "import second as first, first as second", False),
-        ("rows.py", "math.sin", "math.cos", False),
-        ("rows.py", "import math", "import math\nif math.TYPE_CHECKING: from other import X", True),
-        ("rows.py", "import math", "import math\nif math.pi: from other import X", False),  # which may act
+        ("def f(a):\n    return a + 1", "# why\ndef f(a):\n    return a + 1", True),
+        ("def f(a):\n    return a + 1", '"""What."""\ndef f(a):\n    """How."""\n    return (a\n  + 1)', True),
+        ("def f(a):\n    return a + 1", "def f(a):\n    return a - 1", False),
+        ("def f(a):\n    return 1", "def f(a):\n    return 2", False),
+        ("def f(a):\n    a = 1", "def f(a):\n    pass", False),
+        ("import math", "import cmath as math", False),
+        ("f'{a:{b}}'", "f'{a:{b}}' ''", True),
+        ("f'{a}'", "f'{a!s}'", False),
+        ("f'{a}b'", "f'{a}c'", False),
+        ("x = u'a'", "x = 'a'", True),
+        ("x = 'a'", "x = b'a'", False),
+        ("x = 1", "x = 1.0", False),
+        ("x = 1", "x = True", False),
+        ("x = None", "x = ...", False),
+        ("x: int", "x: int = None", False),
+        ("x = {**a}", "x = {None: a}", False),
+        ("x = ['a', b]", "x = [b]", False),
+        ("x = a[:]", "x = a[None:]", False),
     ],
 )
-def test_what_is_reached_by_name_decides(tmp_path, file, old, new, same):
-    place = tmp_path / "rows.py"
-    texts = {
-        "rows.py": ROWS,
-        "parts.py": PARTS,
-        "other.py": "def abs(x): return x\ndef fast(x): return x\n",
-        "nearby.py": "def abs(x): return x\n",
+def test_comments_docstrings_and_layout_change_nothing_and_all_else_does(one, other, same):
+    assert (canonical(ast.parse(one)) == canonical(ast.parse(other))) is same
+
+
+def pythons() -> list[str]:
+    """An interpreter of each version on this machine that the project runs under: on the path, and next to this one."""
+    names = ["python3", *(f"python3.{minor}" for minor in range(11, 16))]
+    paths = [*filter(None, map(shutil.which, names)), *map(str, Path(sys.base_prefix).parent.glob("*/bin/python3"))]
+    versions = {}
+    for path in [sys.executable, *paths]:
+        answer = subprocess.run(
+            [path, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True
+        )
+        if not answer.returncode and (version := tuple(map(int, answer.stdout.split()))) >= (3, 11):
+            versions.setdefault(version, path)
+    return list(versions.values())
+
+
+def test_a_tricky_text_has_the_hash_that_it_always_had():
+    """Else another version of Python would take finished runs for other runs."""
+    assert hashlib.sha256(canonical(ast.parse(TRICKY)).encode()).hexdigest()[:12] == HASH
+
+
+@pytest.mark.slow
+def test_every_python_on_this_machine_reads_the_package_alike(tmp_path):
+    (tmp_path / "tricky.py").write_text(TRICKY, encoding="utf-8")
+    paths = [tmp_path / "tricky.py", *sorted(ROOT.glob("stemrepro/**/*.py"))]
+    source = f"""
+import ast, hashlib, itertools, json, sys
+{Path(module.__file__).read_text(encoding="utf-8").partition("def canonical")[1]}{
+        Path(module.__file__).read_text(encoding="utf-8").partition("def canonical")[2].partition("def file_of")[0]
     }
-    for name, text in texts.items():
-        (tmp_path / name).write_text(text)
-    imports._source.cache_clear()
-    before = code_hash(place)
-    edit(tmp_path / file, old, new)
-    imports._source.cache_clear()
-    assert (code_hash(place) == before) is same
-
-
-@pytest.mark.parametrize(
-    ("change", "same"),
-    [
-        ("# why\ndef f(a):\n    return a + 1", True),
-        ('"""What."""\ndef f(a):\n    """How."""\n    return a + 1', True),
-        ("def f(a): return (a\n  + 1)", True),
-        ("def f(a):\n    return a - 1", False),
-        ("def f(b):\n    return b + 1", False),
-        ("def f(a):\n    return a + 1\n\nx = 'text'", False),
-    ],
-)
-def test_comments_docstrings_and_layout_change_nothing(tmp_path, change, same):
-    places = [tmp_path / name for name in ("one.py", "two.py")]
-    for place, text in zip(places, ("def f(a):\n    return a + 1", change), strict=True):
-        place.write_text(text)
-    assert (code_hash(places[0]) == code_hash(places[1])) is same
+texts = [canonical(ast.parse(open(path, "rb").read())) for path in sys.argv[1:]]
+print(json.dumps([hashlib.sha256(text.encode()).hexdigest() for text in texts]))
+"""
+    source = source.replace("UNMEANT", repr(module.UNMEANT))
+    runs = [
+        subprocess.run([python, "-c", source, *map(str, paths)], capture_output=True, text=True, check=True)
+        for python in pythons()
+    ]
+    first, *others = [json.loads(run.stdout) for run in runs]
+    assert len(first) == len(paths)
+    assert all(other == first for other in others)

@@ -20,7 +20,7 @@ import yaml
 from mlflow import MlflowClient
 from rich.console import Console
 
-from stemrepro.common.code_hash import _source
+from stemrepro.common.code_hash import _read
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest, sha256, write_json
 from stemrepro.config.arm import Arm
@@ -157,7 +157,7 @@ def test_results_of_other_code_text_or_budget_are_not_shown_as_todays(project, t
     words, first, _ = swept(value, catalog, trials.objective)
     assert words == ""
     network.write_text(OWN.replace("super()", "0 * super()"))
-    for known in (run_code, _source, ffn_class):  # as in another process
+    for known in (run_code, _read, ffn_class):  # as in another process
         known.cache_clear()
     words, other, trained = swept(value, catalog, trials.objective)
     assert words.startswith("1 results in sweeps/study.db are of other code, text, settings or points")
@@ -250,7 +250,7 @@ def test_extension_in_two_keys_leaves_out_arms_that_know_only_one_value():
 def test_a_trial_is_a_run_scored_on_the_tune_split(project, tmp_path):
     from stemrepro.data.blocks import TokenBlocks
     from stemrepro.evaluation.weights import load_run
-    from stemrepro.training.callbacks import losses_by_source
+    from stemrepro.training.callbacks import losses_by_read
 
     space = {"arm": ("stem-full",), "learning_rate": (0.01,), "table_rate_factor": (2.0,), "seed": (100,)}
     sweep = Sweep(title="t", sampler="grid", space=space)
@@ -262,7 +262,7 @@ def test_a_trial_is_a_run_scored_on_the_tune_split(project, tmp_path):
     values = {"arm": "stem-full", "learning_rate": 0.01, "table_rate_factor": 2.0, "seed": 100}
     run = run_of(values, project, "tiny", data, out)
     assert run.training.table_rate_factor == 2.0
-    losses = losses_by_source(load_run(run), TokenBlocks(data, "tune", 32, 300), 512, 4)
+    losses = losses_by_read(load_run(run), TokenBlocks(data, "tune", 32, 300), 512, 4)
     prose = [losses[source] for source in ("speeches", "bible") if source in losses]
     (row,) = trial_table(study, part).to_dict("records")
     assert row["prose"] == pytest.approx(sum(prose) / len(prose))

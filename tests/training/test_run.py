@@ -54,7 +54,7 @@ def test_a_file_that_a_network_of_ones_own_imports_counts_as_it_does(tmp_path, m
     codes = set()
     for text in ("FACTOR = 1.0", "FACTOR = 2.0", "FACTOR = 2.0  # no other"):
         Path("my/factor.py").write_text(text)
-        code_hash._source.cache_clear()
+        code_hash._read.cache_clear()
         codes.add(run_code.__wrapped__(("my/rows.py:Rows",)))
     assert len(codes) == 2
 
