@@ -17,10 +17,9 @@ UNMEANT = ("kind", "type_comment", "type_ignores")
 def canonical(node: object) -> str:
     """Return a syntax tree as text, the same in every version of Python: empty fields exist in some versions alone."""
     if isinstance(node, list):
-        comments = [part for part in node if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)]
-        return (
-            f"[{','.join(canonical(part) for part in node if part not in comments and not isinstance(part, ast.Pass))}]"
-        )
+        comments = {part for part in node if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)}
+        comments |= {part for part in node if isinstance(part, ast.Pass)}
+        return f"[{','.join(canonical(part) for part in node if part not in comments)}]"
     if not isinstance(node, ast.AST):
         return f"{type(node).__name__} {hex(node) if type(node) is int else ascii(node)}"
     fields = {name: value for name, value in ast.iter_fields(node) if name not in UNMEANT}
@@ -36,8 +35,8 @@ def canonical(node: object) -> str:
 def file_of(module: str, importer: Path | None = None) -> Path | None:
     """Return the file of a module, None for an installed one. `importer` matters for relative and users' own files."""
     level = len(module) - len(module.lstrip("."))
-    folder, *names = [PACKAGE.parent, *module[level:].split(".")]
-    folders = [folder] if names[0] == PACKAGE.name else []
+    names = module[level:].split(".")
+    folders = [PACKAGE.parent] if names[0] == PACKAGE.name else []
     if level and importer:
         folders = [*importer.parents][level - 1 : level]
     elif not folders and importer and not importer.is_relative_to(PACKAGE):
