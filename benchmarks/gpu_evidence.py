@@ -15,7 +15,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
 from stemrepro.measures.catalog import load
 from stemrepro.pipeline.plan import make_params
-from stemrepro.pipeline.planned import Params, Planned, asked_runs, train_runs
+from stemrepro.pipeline.runs import Params, Planned, asked_runs, train_runs
 from stemrepro.pipeline.score import evaluate
 from stemrepro.training.run import Run
 

@@ -29,7 +29,7 @@ from safetensors.torch import save as to_bytes
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest
 from stemrepro.common.progress import track
-from stemrepro.pipeline.planned import read_params, runs_of
+from stemrepro.pipeline.runs import read_params, runs_of
 from stemrepro.training.checkpoint import END, STABLE, AtomicCheckpointIO
 from stemrepro.training.run import Run
 

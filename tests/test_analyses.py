@@ -25,7 +25,7 @@ from stemrepro.measures.base import measured
 from stemrepro.measures.catalog import load
 from stemrepro.measures.inputs import Inputs
 from stemrepro.pipeline import plan
-from stemrepro.pipeline.planned import runs_of
+from stemrepro.pipeline.runs import runs_of
 from stemrepro.pipeline.score import pending, write_scores
 from stemrepro.pipeline.verify import SCORED, TRAINED, UNTOUCHED, Made
 from stemrepro.report.analyse import analyse, write_verdicts

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from stemrepro.cli import app
 from stemrepro.config.scores import PARTS
 from stemrepro.pipeline import plan
-from stemrepro.pipeline.planned import runs_of
+from stemrepro.pipeline.runs import runs_of
 from stemrepro.pipeline.score import pending, write_scores
 from stemrepro.report.analyse import analyse, write_verdicts
 from stemrepro.training.train import train

@@ -17,7 +17,7 @@ from stemrepro.config.address import MAIN, Address
 from stemrepro.config.scores import PARTS
 from stemrepro.data.archives import SAMPLE
 from stemrepro.pipeline import plan
-from stemrepro.pipeline.planned import runs_of
+from stemrepro.pipeline.runs import runs_of
 from stemrepro.pipeline.score import pending, write_scores
 from stemrepro.report.analyse import analyse, write_verdicts
 from stemrepro.training.train import train

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from stemrepro.pipeline.planned import share_of
+from stemrepro.pipeline.runs import share_of
 from tests.conftest import ROOT
 
 TRAIN = ("bash", ROOT / "slurm/train.sbatch", "stemrepro", "train", "--scale", "tiny", "--untracked")

@@ -11,25 +11,25 @@ from stemrepro.common.progress import duration
 from stemrepro.config.arm import shaped
 from stemrepro.config.catalog import Catalog
 from stemrepro.model.cost import flops_per_token, parameter_counts, table_bytes_per_token
-from stemrepro.pipeline.planned import Params
+from stemrepro.pipeline.plan import Plan
 
 CORE_FLOPS = 4e10  # of training, each second of one core at the laptop scale
 GPU_FLOPS = 4e14  # 40% of an H100's peak (989e12 in bf16)
 MANY = 7 * 86_400  # seconds; a longer plan isn't meant for a CPU
 
 
-def estimate(params: Params, cores: int | None = None) -> dict:
-    """Estimate runs, tokens, FLOPs, seconds on this machine's CPU and bytes of disk of the planned training."""
-    (name,), cores = params.scales, cores or os.cpu_count() or 1
+def estimate(plan: Plan, cores: int | None = None) -> dict:
+    """Estimate runs, tokens, FLOPs, seconds on this machine's CPU and bytes of disk of a plan's training."""
+    cores = cores or os.cpu_count() or 1
     total, threads = {"runs": 0, "tokens": 0, "flops": 0.0, "disk": 0}, 1
-    for planned in params.planned(name).values():
+    for planned in plan.runs.values():
         counts, seeds, training = parameter_counts(planned.model), len(planned.trained), planned.training
         tokens, threads = training.tokens, training.threads
         total["runs"] += seeds
         total["tokens"] += seeds * tokens
         total["flops"] += planned.flops
         total["disk"] += seeds * (4 * counts["total"] + len(training.snapshots) * 2 * counts["tables"])
-    parallel = min(cores, params.scale[name].workers * threads)
+    parallel = min(cores, plan.scale.workers * threads)
     return total | {"seconds": total["flops"] / CORE_FLOPS / parallel}
 
 
@@ -71,17 +71,13 @@ def ranges(layers: tuple[int, ...]) -> str:
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs) or "none"
 
 
-def show(catalog: Catalog, params: Params, console: Console) -> None:
-    """Print the arms with their layers and the estimate."""
-    (name,) = params.scales
-    planned = params.planned(name)
-    show_arms(catalog, name, [arm for arm in catalog.arms if arm in {address.arm for address in planned}], console)
-    cost, variants = estimate(params), len({address.variant for address in planned})
+def line(plan: Plan) -> str:
+    """Return the estimate of a plan in one line."""
+    cost, variants = estimate(plan), len({address.variant for address in plan.runs})
     time = f"about {duration(cost['seconds'])} of training on this machine's CPU"
     if cost["seconds"] > MANY:
         time += f", or {cost['flops'] / GPU_FLOPS / 86_400:,.1f} days of one H100 at 40% of its peak"
-    console.print(
-        f"{cost['runs']} runs ({len(planned)} addresses at {variants} variants), {cost['tokens']:,} tokens, "
-        f"{cost['flops']:.2g} FLOPs: {time}, "
-        f"{cost['disk'] / 1e6:,.0f} MB in runs/ and as much again in DVC's cache"
+    return (
+        f"{plan.name}: {cost['runs']} runs ({len(plan.runs)} arms at {variants} variants), {cost['tokens']:,} tokens, "
+        f"{cost['flops']:.2g} FLOPs: {time}, {cost['disk'] / 1e6:,.0f} MB in runs/"
     )

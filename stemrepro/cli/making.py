@@ -1,8 +1,8 @@
-"""Commands that make something: plans, data, runs, scores, sweeps."""
+"""Commands that make something: text, runs, scores, figures, sweeps."""
 
 import os
 import sys
-from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,15 +10,45 @@ import typer
 
 from stemrepro.cli import names
 from stemrepro.cli.base import Addresses, Scale, app
-from stemrepro.common.errors import UserError, unknown
+from stemrepro.common.errors import unknown
 from stemrepro.common.paths import DATA, RESULTS, RUNS, SCORES
-from stemrepro.common.provenance import commit, no_repository
+from stemrepro.common.provenance import no_repository
 from stemrepro.common.stopping import leave_with_parent
-from stemrepro.config.mixes import is_large
 from stemrepro.config.scores import PARTS
 
-OF_MIX = ("fetch", "corpus", "items")
-STEPS = (*OF_MIX, "tokenizer", "blocks", "vocabularies", "people", "mid", "counts", "check")
+OF_MIX, OF_SCALE = ("fetch", "corpus"), ("tokenizer", "blocks", "check")
+
+
+@app.command()
+def reproduce(
+    scale: Annotated[
+        str | None, typer.Option(help="a file of recipes/scales/", autocompletion=names.scales, show_default="laptop")
+    ] = None,
+    recipe: Annotated[
+        list[str] | None,
+        typer.Option(help="only what this recipe needs; may be repeated", autocompletion=names.recipes),
+    ] = None,
+    untracked: Annotated[bool, typer.Option("--untracked", help="leave MLflow alone")] = False,
+) -> None:
+    """Do all steps of a scale or a recipe, from text to figures and verdicts, each as far as it isn't done."""
+    from stemrepro.cli.estimate import line
+    from stemrepro.measures.catalog import load
+    from stemrepro.pipeline.plan import make_plan
+    from stemrepro.pipeline.reproduce import reproduce as do_all
+
+    catalog, chosen = load(), tuple(recipe or ())
+    at = scale or next((where for name in chosen for where in catalog.recipe(name).scales[:1]), "laptop")
+    print(line(make_plan(at, chosen, catalog)))
+    warn_of_links()
+    do_all(catalog, at, chosen, partial(print, flush=True), not untracked)
+
+
+def warn_of_links() -> None:
+    """Say what DVC would refuse."""
+    links = [f"DVC refuses {path}/, which is a link; docs/howto.md says how another disk is used"
+             for path in (DATA, RUNS, SCORES, RESULTS) if path.is_symlink()]  # fmt: skip
+    for sentence in filter(None, [no_repository(), *links]):
+        print(f"stemrepro: {sentence}", file=sys.stderr)
 
 
 @app.command()
@@ -28,131 +58,63 @@ def plan(
         list[str] | None,
         typer.Option(help="only what this recipe needs; may be repeated", autocompletion=names.recipes),
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="fail unless plan/ and dvc.yaml follow from recipes/")] = False,
-    arms: Annotated[bool, typer.Option("--arms", help="print every arm with its counts; write nothing")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="print no estimate")] = False,
 ) -> None:
-    """Validate recipes/, write plan/ for DVC, and print the estimate."""
-    from stemrepro.pipeline import plan as planning
-
-    if check:
-        from stemrepro.pipeline.stages import write_stamps
-
-        if recipe:
-            raise UserError("--check compares the whole plan; leave --recipe out")
-        params = planning.check()
-        params.planned(scale)
-        write_stamps(params)
-        return
+    """Check recipes/; print the arms of a scale, and an estimate of runs, FLOPs, time and disk."""
     from rich.console import Console
 
     from stemrepro.cli import estimate
-    from stemrepro.pipeline.dvc_files import mend
-    from stemrepro.pipeline.stages import DRAWING
+    from stemrepro.measures.catalog import load
+    from stemrepro.pipeline.plan import make_plan
 
-    if arms:
-        catalog = planning.load()
-        estimate.show_arms(catalog, scale, list(catalog.arms), Console())
-        return
-    catalog, params = planning.write(scale, tuple(recipe or ()))
-    for path in mend():
-        back = f"; 'git restore {path}' brings the committed one back" if path == DRAWING.with_suffix(".lock") else ""
-        print(f"stemrepro: {path} was cut short by a kill, and DVC refuses it; it is removed{back}", file=sys.stderr)
-    if not quiet:
-        estimate.show(catalog, params, Console())
-    links = [f"DVC refuses {path}/, which is a link; docs/howto.md says how another disk is used"
-             for path in (DATA, RUNS, SCORES, RESULTS) if path.is_symlink()]  # fmt: skip
-    for sentence in filter(None, [no_repository(), *links]):
-        print(f"stemrepro: {sentence}", file=sys.stderr)
+    catalog = load()
+    chosen = make_plan(scale, recipe or (), catalog)
+    estimate.show_arms(catalog, scale, [arm for arm in catalog.arms if arm in {a.arm for a in chosen.runs}], Console())
+    print(estimate.line(chosen))
 
 
 @app.command()
 def data(
-    step: Annotated[str, typer.Argument(**names.one_of("step", STEPS))],
+    step: Annotated[
+        str | None, typer.Argument(metavar=f"[{'|'.join((*OF_MIX, *OF_SCALE))}]", help="all but check when left out")
+    ] = None,
     mix: Annotated[
-        str, typer.Option(help="data mix, for fetch, corpus and items", autocompletion=names.mixes)
-    ] = "text",
-    scale: Annotated[str, typer.Option(help="scale, for the other steps", autocompletion=names.scales)] = "laptop",
+        str | None, typer.Option(help="a text of recipes/mixes.yaml, for fetch and corpus", autocompletion=names.mixes)
+    ] = None,
+    scale: Scale = "laptop",
 ) -> None:
-    """Run one step from sources to token blocks.
+    """Make the text of a scale, from its sources to token blocks, or one step of the way.
 
-    The steps are fetch, corpus, items, tokenizer and blocks; vocabularies, people and mid, which variants need; and
-    counts, of the text alone. The step check reads the blocks whole and compares them with their hashes.
+    The step check reads the blocks whole and compares them with their hashes.
     """
-    if step in OF_MIX:
-        _data_of_mix(step, mix)
+    from stemrepro.measures.catalog import load
+    from stemrepro.pipeline import text
+    from stemrepro.pipeline.plan import make_plan
+
+    if step not in (None, *OF_MIX, *OF_SCALE):
+        raise unknown("step", step, (*OF_MIX, *OF_SCALE), "stemrepro data")
+    if step == "check":
+        check_blocks(scale)
+        return
+    catalog = load()
+    if mix is not None and mix not in catalog.mixes:
+        raise unknown("mix", mix, catalog.mixes, "recipes/mixes.yaml")
+    if mix is not None and step in OF_MIX:
+        steps = text.text_of_mix(mix, catalog.mixes[mix])[: OF_MIX.index(step) + 1]
     else:
-        _data_of_scale(step, scale)
+        steps = text.text_steps(make_plan(scale, (), catalog))
+        ends = {"fetch": 1, "corpus": 2, "tokenizer": 3}
+        steps = steps[: ends.get(step or "", len(steps))]
+    for each in steps:
+        print(f"{each.name}: {'made' if each.do() else 'nothing to do'}", flush=True)
 
 
-def _data_of_mix(step: str, mix: str) -> None:
-    from stemrepro.pipeline.planned import read_params
+def check_blocks(scale: str) -> None:
+    """Read the blocks of a scale whole; UserError where one isn't what was written."""
+    from stemrepro.data.integrity import verified_hash
 
-    params = read_params()
-    if mix not in params.mix:
-        raise unknown("mix", mix, params.mix, "plan/params.yaml, what is planned,")
-    settings, folder = params.mix[mix], DATA / mix
-    if step == "fetch":
-        from stemrepro.data.archives import fetch
-
-        fetch(settings, folder / "raw")
-    elif step == "corpus":
-        from stemrepro.data.corpus import build_corpus
-
-        build_corpus(mix, settings, folder / "raw", folder / "corpus")
-    else:
-        from stemrepro.data.items import write_items
-
-        write_items(settings, folder / "raw", folder / "corpus" / "corpus.parquet", folder / "items")
-
-
-def _data_of_scale(step: str, scale: str) -> None:
-    params = names.planned(scale)
-    settings, folder = params.scale[scale], DATA / scale
-    source = DATA / settings.data
-    corpus = source / "corpus" / "corpus.parquet"
-    if step == "tokenizer":
-        from stemrepro.data.tokenizer import train_tokenizer
-
-        train_tokenizer(corpus, settings.vocab, folder / "tokenizer.json")
-    elif step == "vocabularies":
-        from stemrepro.data.vocabularies import write_vocabularies
-
-        write_vocabularies(corpus, list(settings.vocabularies), folder / "vocabularies")
-    elif step == "people":
-        from stemrepro.data.people import write_people
-
-        write_people(params.mix[settings.data], list(settings.people), folder / "tokenizer.json", folder / "people")
-    elif step == "mid":
-        from stemrepro.data.blend import write_blend
-
-        mid = settings.mid
-        if mid is None:
-            raise UserError(f"no recipe of scale '{scale}' trains on a blend")
-        card = RESULTS / scale / "data_card_mid.md"
-        own = folder / "blocks" if is_large(params.mix[settings.data]) else None
-        place = (corpus.parent, folder / "tokenizer.json", folder / "mid", card)
-        write_blend(mid.name, mid.mix, mid.tokens, *place, own=own)
-    elif step == "check":
-        from stemrepro.data.integrity import verified_hash
-
-        blend = folder / "mid" / "blocks"
-        for blocks in [folder / "blocks", *([blend] if blend.exists() else [])]:
-            print(f"{blocks}: all files are those that were written ({verified_hash(blocks, True)})")
-    elif step == "counts":
-        from stemrepro.data.counting import write_counts
-
-        write_counts(corpus, folder / "tokenizer.json", settings.counting, SCORES / scale / "text")
-    else:
-        from stemrepro.data.card import data_card
-        from stemrepro.data.encoding import write_blocks
-        from stemrepro.data.large import write_large
-
-        if is_large(params.mix[settings.data]):
-            write_large(source / "raw", corpus, folder / "tokenizer.json", folder / "blocks")
-        else:
-            write_blocks(corpus, folder / "tokenizer.json", folder / "blocks")
-        data_card(source, folder / "blocks", RESULTS / scale / "data_card.md")
+    blend = DATA / scale / "mid" / "blocks"
+    for blocks in [DATA / scale / "blocks", *([blend] if blend.exists() else [])]:
+        print(f"{blocks}: all files are those that were written ({verified_hash(blocks, True)})")
 
 
 @app.command()
@@ -170,26 +132,13 @@ def train(
     Where the scale has a block `parallel`, torchrun or srun starts this command once for each device.
     """
     from stemrepro.cli.summary import losses_of_runs
-    from stemrepro.pipeline.planned import asked_runs, share_of, train_runs
-    from stemrepro.tracking.follow import followed
+    from stemrepro.pipeline import runs as of_plan
+    from stemrepro.pipeline.plan import make_plan
 
-    params = names.planned(scale)
-    addresses = names.chosen(params, scale, runs or [])
-    settings = params.scale[scale]
-    asked = asked_runs(scale, settings.data, params.planned(scale), addresses, parallel=settings.parallel)
-    chosen = share_of(asked, shard)
-    commit()  # git's complaints are printed here, and not by each worker
-    left = [run for run in chosen if not run.ended]
-    if left and settings.parallel:
-        from stemrepro.training.devices import first, join
-
-        join(left[0])
-        if not first():
-            train_runs(left, settings.workers, replace)
-            return
-    tracked = [] if untracked else sorted({str(run.address) for run in left})
-    with followed(scale, tracked) if tracked else nullcontext():
-        train_runs(left, settings.workers, replace, len(chosen) - len(left))
+    plan = make_plan(scale)
+    chosen = of_plan.share_of(of_plan.asked_runs(plan, names.chosen(plan, runs or [])), shard)
+    (RUNS / scale).mkdir(parents=True, exist_ok=True)  # DVC needs it also where a scale has no runs
+    of_plan.train(plan, chosen, replace, not untracked)
     for run in chosen:
         if (step := run.diverged) is not None:
             print(
@@ -206,8 +155,9 @@ def adopt(
 ) -> None:
     """Take in runs and scores that another machine made of the same recipes, text and code."""
     from stemrepro.pipeline.adopt import adopt as take_in
+    from stemrepro.pipeline.plan import make_plan
 
-    taken, refused = take_in(names.planned(scale), scale, archive)
+    taken, refused = take_in(make_plan(scale), archive)
     print(f"{len(taken)} runs and scores of the archive are here now")
     for sentence in refused:
         print(f"refused: {sentence}", file=sys.stderr)
@@ -216,25 +166,29 @@ def adopt(
 
 
 @app.command()
-def evaluate(
+def score(
     runs: Addresses = None,
     scale: Scale = "laptop",
-    part: Annotated[str | None, typer.Option(help="only this part", **names.one_of("part", PARTS))] = None,
+    part: Annotated[str | None, typer.Option(help="only this kind", **names.one_of("part", tuple(PARTS)))] = None,
 ) -> None:
     """Score runs that aren't scored yet: validation losses, benchmarks through lm-eval, angles between FFN vectors."""
     from stemrepro.cli.summary import losses_of_scores
-    from stemrepro.pipeline.score import evaluate as score
+    from stemrepro.measures.catalog import load
+    from stemrepro.pipeline import reproduce
+    from stemrepro.pipeline.plan import make_plan
+    from stemrepro.pipeline.text import counts, text_steps
 
-    params = names.planned(scale)
-    chosen = names.chosen(params, scale, runs or [])
-    os.environ.setdefault("HF_HUB_OFFLINE", "0" if params.scale[scale].benchmarks.hub else "1")
-    for name in PARTS if part is None else (part,):
-        (SCORES / scale / name).mkdir(parents=True, exist_ok=True)  # DVC needs it also where no arm is to be scored
-        new, total = score(params, scale, name, chosen)
-        where = f"; they are in {SCORES / scale / name}/" if total else ""
-        print(f"{name}: {new} of {total} arms were scored, the others were up to date{where}")
+    catalog = load()
+    plan = make_plan(scale, (), catalog)
+    chosen = names.chosen(plan, runs or [])
+    (SCORES / scale).mkdir(parents=True, exist_ok=True)
+    for line in reproduce.score(plan, chosen, tuple(PARTS) if part is None else (part,)):
+        print(line)
+    if part is None and not runs:
+        counts(plan, text_steps(plan)[2]).do()
+        reproduce.write_metrics(catalog, scale)
     if part in (None, "losses"):
-        print(losses_of_scores(list(chosen), SCORES / scale / "losses"))
+        print(losses_of_scores(chosen, SCORES / scale / "losses"))
 
 
 @app.command()

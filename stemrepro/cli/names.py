@@ -4,6 +4,7 @@ Completion runs whenever the tab key is pressed, so it reads the keys of YAML fi
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -11,7 +12,9 @@ from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.paths import RECIPES, RUNS, SCORES
 from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.address import MAIN, Address
-from stemrepro.pipeline.planned import Params, Planned, read_params
+
+if TYPE_CHECKING:
+    from stemrepro.pipeline.plan import Plan
 
 SWEEPS = RECIPES / "sweeps"
 OTHERS = ("arms", "mixes", "paper", "questions", "shapes", "variants")
@@ -100,31 +103,17 @@ def check_scale(name: str) -> None:
         raise unknown("scale", name, scales(), "recipes/scales/")
 
 
-def planned(scale: str) -> Params:
-    """Read the plan of a scale.
+def chosen(plan: "Plan", given: list[str]) -> list[Address]:
+    """Return addresses of a plan by their names, or all.
 
     Raises:
-        UserError: no scale has the name, or another one is planned.
+        UserError: a name isn't planned; the message says why, and what would be.
     """
-    params = read_params()
-    if scale not in params.run:
-        check_scale(scale)
-    params.planned(scale)
-    return params
-
-
-def chosen(params: Params, scale: str, given: list[str]) -> dict[Address, Planned]:
-    """Return the planned runs of addresses by their names, or all.
-
-    Raises:
-        UserError: a name isn't planned; the message says why, and how to plan it.
-    """
-    runs = params.planned(scale)
-    by_name = {str(address): address for address in runs}
+    by_name = {str(address): address for address in plan.runs}
     for name in given:
         if name not in by_name:
-            raise _not_planned(scale, name, sorted(by_name))
-    return {by_name[name]: runs[by_name[name]] for name in given or by_name}
+            raise _not_planned(plan.name, name, sorted(by_name))
+    return [by_name[name] for name in given or by_name]
 
 
 def _not_planned(scale: str, name: str, planned_names: list[str]) -> UserError:
@@ -135,22 +124,18 @@ def _not_planned(scale: str, name: str, planned_names: list[str]) -> UserError:
         return unknown("arm", address.arm, catalog.arms, "recipes/arms.yaml")
     if address.variant not in (MAIN, *catalog.variants):
         return unknown("variant", address.variant, catalog.variants, "recipes/variants.yaml")
-    wanting = [recipe_name for recipe_name, recipe in catalog.at(scale).recipes.items() if address in recipe.wanted()]
-    if wanting:
-        which = " or ".join(wanting)
-        return UserError(f"'{name}' isn't planned, though {which} has it; run 'stemrepro plan --scale {scale}'")
     naming = [recipe_name for recipe_name, recipe in catalog.recipes.items() if address.arm in recipe.arms]
     if not naming:
         return UserError(
-            f"no recipe names arm '{address.arm}', so it isn't planned; name it under 'arms' in a file of recipes/, or "
-            f"write one ('stemrepro new recipe NAME dense {address.arm}'), then run 'stemrepro plan --scale {scale}'"
+            f"no recipe names arm '{address.arm}'; name it under 'arms' in a file of recipes/, or write one "
+            f"('stemrepro new recipe NAME dense {address.arm}')"
         )
     others = [other for other in planned_names if Address.parse(other).arm == address.arm]
-    planned_are = f"planned of it: {', '.join(others)}" if others else f"{', '.join(naming)} has it at others"
+    planned_are = f"wanted of it: {', '.join(others)}" if others else f"{', '.join(naming)} has it at others"
     where = "at the scale itself" if address.variant == MAIN else f"at variant '{address.variant}'"
     return UserError(
-        f"no recipe wants arm '{address.arm}' {where} at scale '{scale}' ({planned_are}); name it in a recipe of that "
-        f"scale, then run 'stemrepro plan --scale {scale}'"
+        f"no recipe wants arm '{address.arm}' {where} at scale '{scale}' ({planned_are}); "
+        "name it in a recipe of that scale"
     )
 
 

@@ -27,13 +27,12 @@ def analyse(
 ) -> None:
     """Measure claims and draw figures from the scores, without training; 'judge' makes verdicts of it."""
     from stemrepro.measures.catalog import load
-    from stemrepro.pipeline.draw import analyse_all
+    from stemrepro.pipeline.reproduce import analyse_all
 
     kinds = tuple(filter(None, formats.split(",")))
     if wrong := [kind for kind in kinds if kind not in FORMATS]:
         raise unknown("format", wrong[0], FORMATS, "--format")
-    count = analyse_all(recipes or list(load().at(scale).recipes), scale, SCORES, RESULTS, kinds)
-    print(f"evidence about {count} claims: {RESULTS / scale}/<recipe>/evidence.json")
+    analyse_all(recipes or list(load().at(scale).recipes), scale, kinds)
     if not recipes:
         metrics(scale)
         report(scale)
@@ -55,13 +54,9 @@ def judge(scale: Scale = "laptop") -> None:
 def metrics(scale: Scale = "laptop") -> None:
     """Write what 'dvc metrics show' lists: of each arm its loss, its gap to dense in the same seeds, and its cost."""
     from stemrepro.measures.catalog import load
-    from stemrepro.pipeline.stages import metrics_list
-    from stemrepro.report.metrics import METRICS, write_list, write_metrics
+    from stemrepro.pipeline.reproduce import write_metrics
 
-    catalog = load()
-    count = write_metrics(catalog, scale, SCORES)
-    write_list(*metrics_list(catalog, scale))
-    print(f"{METRICS / scale}: {count} arms, which 'dvc metrics show' lists")
+    write_metrics(load(), scale)
 
 
 @app.command()
@@ -101,13 +96,13 @@ def explain(
     """Explain a claim's verdict: differences by seed, the rule's steps, files, and the command that makes it anew."""
     from stemrepro.cli.estimate import estimate
     from stemrepro.measures.catalog import load
-    from stemrepro.pipeline.plan import make_params
+    from stemrepro.pipeline.plan import make_plan
     from stemrepro.report.explain import explain as explanation
     from stemrepro.report.explain import find
 
     catalog = load()
     recipe, _, at = find(catalog, claim, scale)
-    print(explanation(catalog, claim, at, RESULTS, SCORES, estimate(make_params(catalog, at, (recipe,)))))
+    print(explanation(catalog, claim, at, RESULTS, SCORES, estimate(make_plan(at, (recipe,), catalog))))
 
 
 @app.command()

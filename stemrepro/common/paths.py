@@ -4,5 +4,3 @@ from pathlib import Path
 
 RECIPES, ANALYSES = Path("recipes"), Path("analysis")
 DATA, RUNS, SCORES, RESULTS = Path("data"), Path("runs"), Path("scores"), Path("results")
-PLAN = Path("plan")
-PARAMS = PLAN / "params.yaml"

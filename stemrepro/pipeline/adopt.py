@@ -17,7 +17,8 @@ from stemrepro.common.files import digest, locked, read_json, write_json
 from stemrepro.common.paths import DATA, RUNS, SCORES
 from stemrepro.common.provenance import Trained, read_provenance
 from stemrepro.config.scores import PARTS
-from stemrepro.pipeline.planned import Params, runs_of
+from stemrepro.pipeline.plan import Plan
+from stemrepro.pipeline.runs import runs_of
 from stemrepro.pipeline.score import arguments, score_key, up_to_date, weights_hash
 from stemrepro.training.run import Run
 
@@ -77,12 +78,12 @@ def move(source: Path, folder: Path) -> None:
         source.rename(folder)
 
 
-def adopted_runs(params: Params, scale: str, place: Path, data: Path, runs: Path) -> Iterator[tuple[str, str]]:
+def adopted_runs(plan: Plan, place: Path, data: Path, runs: Path) -> Iterator[tuple[str, str]]:
     """Move the runs of an unpacked archive, and yield the name of each and why it was refused ("": it wasn't).
 
     A run without its weights stays there unnamed, unless it is refused.
     """
-    for run in runs_of(scale, params.scale[scale].data, params.planned(scale), data=data, runs=runs):
+    for run in runs_of(plan, data=data, runs=runs):
         there = unpacked_run(run, place, runs)
         if not there.folder.is_dir():
             continue
@@ -97,29 +98,27 @@ def adopted_runs(params: Params, scale: str, place: Path, data: Path, runs: Path
         yield str(run), reason
 
 
-def adopted_scores(
-    params: Params, scale: str, place: Path, data: Path, runs: Path, scores: Path
-) -> Iterator[tuple[str, str]]:
+def adopted_scores(plan: Plan, place: Path, data: Path, runs: Path, scores: Path) -> Iterator[tuple[str, str]]:
     """Move the scores of an unpacked archive that follow from the runs here, as above."""
     for part in PARTS:
-        for address, arm in params.planned(scale).items():
-            there, here = (root / scale / part / address.path for root in (place / "scores", scores))
+        for address, arm in plan.runs.items():
+            there, here = (root / plan.name / part / address.path for root in (place / "scores", scores))
             if not arm.seeds.get(part) or not there.is_dir():
                 continue
             members = [
                 run if run.ended else unpacked_run(run, place, runs)
-                for run in runs_of(scale, params.scale[scale].data, {address: arm}, part, data, runs)
+                for run in runs_of(plan, [address], part, data, runs)
             ]
             if any(refusal(run) for run in members):
                 yield f"{part} of {address}", "its runs are neither here nor in the archive"
                 continue
-            key = score_key(members, part, arguments(params, scale, part, arm, data))
+            key = score_key(members, part, arguments(plan, part, arm, data))
             if not up_to_date(there, key):
                 yield f"{part} of {address}", "scored from other runs, text or code"
                 continue
             if not up_to_date(here, key):
                 move(there, here)
-                write_origin(members, place, scores / scale)
+                write_origin(members, place, scores / plan.name)
             yield f"{part} of {address}", ""
 
 
@@ -143,7 +142,7 @@ def write_origin(runs: list[Run], place: Path, scores: Path) -> None:
 
 
 def adopt(
-    params: Params, scale: str, archive: Path, data: Path = DATA, runs: Path = RUNS, scores: Path = SCORES
+    plan: Plan, archive: Path, data: Path = DATA, runs: Path = RUNS, scores: Path = SCORES
 ) -> tuple[list[str], list[str]]:
     """Take in what an archive has of the planned runs and their scores; return what is here now and what was refused.
 
@@ -159,10 +158,10 @@ def adopt(
     with tempfile.TemporaryDirectory(dir=runs, prefix=".adopt-") as folder:  # where a move is a rename
         place = Path(folder)
         unpacked(archive, place)
-        found = [*adopted_runs(params, scale, place, data, runs)]
-        found += adopted_scores(params, scale, place, data, runs, scores)
+        found = [*adopted_runs(plan, place, data, runs)]
+        found += adopted_scores(plan, place, data, runs, scores)
     for name, reason in found:
         (refused if reason else taken).append(f"{name}: {reason}" if reason else name)
     if not found:
-        raise UserError(f"{archive} holds nothing that is planned: it needs runs/{scale}/ or scores/{scale}/")
+        raise UserError(f"{archive} holds nothing that is planned: it needs runs/{plan.name}/ or scores/{plan.name}/")
     return taken, refused

@@ -39,7 +39,7 @@ from stemrepro.config.catalog import Catalog
 from stemrepro.measures.catalog import load
 from stemrepro.measures.costs import dense_and_stem
 from stemrepro.model.cost import parameter_counts, row_bytes
-from stemrepro.pipeline.plan import make_params
+from stemrepro.pipeline.plan import make_plan
 from stemrepro.report.estimates import PANEL as ESTIMATES
 from stemrepro.report.scoreboard import every_row
 from stemrepro.report.verdicts import read_verdicts, sizes, tally_table
@@ -108,7 +108,7 @@ class Numbers:
         self._results = results
         self._verdicts = cache(read_verdicts)
         self._table = cache(partial(pd.read_csv, dtype=str, keep_default_na=False))
-        self._params = cache(lambda scale: make_params(self._catalog, scale))
+        self._plan = cache(lambda scale: make_plan(scale, catalog=self._catalog))
 
     @cached_property
     def _catalog(self) -> Catalog:
@@ -186,7 +186,7 @@ class Numbers:
 
     def scale(self, name: str, field: str) -> Estimate:
         """Return how many runs a scale has, or its shape and budget, which are those of its dense model."""
-        planned = self._params(name).planned(name)
+        planned = self._plan(name).runs
         dense = next(arm for address, arm in planned.items() if address.arm == "dense")  # where arms are compared
         tokens, parameters = dense.training.tokens, parameter_counts(dense.model)["total"]
         fields = {"tokens": tokens, "parameters": parameters, "tokens_per_parameter": tokens / parameters}

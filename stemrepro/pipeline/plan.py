@@ -1,33 +1,103 @@
-"""recipes/ -> plan/ and dvc.yaml: what is to be done."""
+"""What is to be done at a scale: the runs and scores that its recipes ask for, and the text of both."""
 
-import os
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import atomic_write
-from stemrepro.common.paths import PARAMS, RECIPES
+from stemrepro.common.yaml_records import Strict
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
 from stemrepro.config.catalog import Catalog
+from stemrepro.config.mixes import BlendMix, Mix
 from stemrepro.config.recipe import Recipe
 from stemrepro.config.scale import Scale
-from stemrepro.config.scores import LOSSES, PARTS, OfSomeScales, PlannedReasoning, PlannedTasks
+from stemrepro.config.scores import LOSSES, PARTS, PlannedReasoning, PlannedTasks
+from stemrepro.config.training import RunTraining
 from stemrepro.data.items import has_task
 from stemrepro.measures.catalog import load
-from stemrepro.pipeline.planned import Params, Planned, PlannedBlend, PlannedInitFrom, ScaleParams, read_params
-from stemrepro.pipeline.stages import TARGETS, pipeline_texts, targets
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.cost import flops_per_token
 
 
-def chosen_recipes(catalog: Catalog, names: tuple[str, ...]) -> dict[str, Recipe]:
-    """Return recipes by name, or all; UserError lists the choices."""
-    return {name: catalog.recipe(name) for name in names} if names else catalog.recipes
+@dataclass(frozen=True)
+class Before:
+    """The run that another one resumes from.
+
+    Attributes:
+        tables: what becomes of its tables, as in recipes/variants.yaml.
+        address: its arm and variant.
+        text: what it reads, "own" or "mid" (the blend).
+        before: the run that it resumes from itself.
+    """
+
+    model: ModelConfig
+    training: RunTraining
+    tables: str
+    address: Address
+    text: Literal["own", "mid"]
+    before: "Before | None"
 
 
-def in_order(catalog: Catalog, addresses: Iterable[Address]) -> list[Address]:
-    """Return addresses in the order of variants and arms."""
-    variants, arms = [MAIN, *catalog.variants], list(catalog.arms)
-    return sorted(addresses, key=lambda address: (variants.index(address.variant), arms.index(address.arm)))
+@dataclass(frozen=True)
+class Planned:
+    """An arm at a variant: all that decides its runs except seed, text and code, and what is scored of them.
+
+    Attributes:
+        before: the run that it resumes from.
+        people: number of people in the text; 0: the scale's own text.
+        text: "own", or "mid" (the blend).
+        losses: kinds of LOSSES that are written.
+        seeds: those that are scored, by kind of scores; all of them are trained.
+    """
+
+    model: ModelConfig
+    training: RunTraining
+    before: Before | None
+    people: int
+    text: Literal["own", "mid"]
+    losses: tuple[str, ...]
+    seeds: dict[str, tuple[int, ...]]
+
+    @property
+    def trained(self) -> tuple[int, ...]:
+        """The seeds that are trained."""
+        return max(self.seeds.values(), key=len)
+
+    @property
+    def flops(self) -> float:
+        """The FLOPs of training all of them, forward and backward."""
+        return len(self.trained) * 3.0 * self.training.tokens * flops_per_token(self.model, self.training.sequence)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What some recipes need of a scale.
+
+    Attributes:
+        name: of the scale.
+        mix: the scale's own text.
+        runs: by address, in the order of variants and arms.
+        vocabularies: other sizes that variants need.
+        people: other numbers of invented people that variants need.
+        blend: the text of a later stage of training, and the most tokens that a run reads of it.
+        benchmarks: how runs are scored on benchmarks.
+        reasoning: how they are scored on tasks of reasoning; None where no recipe reads such scores.
+    """
+
+    name: str
+    scale: Scale
+    mix: Mix
+    runs: dict[Address, Planned]
+    vocabularies: tuple[int, ...]
+    people: tuple[int, ...]
+    blend: tuple[BlendMix, int] | None
+    benchmarks: PlannedTasks
+    reasoning: PlannedReasoning | None
+
+    def setting(self, name: str) -> Strict | None:
+        """Return what the scale says of a kind of scores."""
+        return getattr(self, name) if name in ("benchmarks", "reasoning") else getattr(self.scale, name)
 
 
 def most(recipes: Iterable[Recipe]) -> dict[Address, dict[str, int]]:
@@ -47,13 +117,15 @@ def wanted(catalog: Catalog, recipes: dict[str, Recipe]) -> dict[Address, dict[s
     must not be less than what another has put into it.
     """
     chosen, every = most(recipes.values()), most(catalog.recipes.values())
+    variants, arms = [MAIN, *catalog.variants], list(catalog.arms)
+    ordered = sorted(chosen, key=lambda address: (variants.index(address.variant), arms.index(address.arm)))
     return {
         address: {
             part: seeds
             for part, seeds in every[address].items()
             if part in chosen[address] or (part in LOSSES and not chosen[address].keys().isdisjoint(LOSSES))
         }
-        for address in in_order(catalog, chosen)
+        for address in ordered
     }
 
 
@@ -75,7 +147,7 @@ def people_at(catalog: Catalog, scale: Scale, variant: str) -> int:
     return count
 
 
-def text_at(catalog: Catalog, scale_name: str, variant: str) -> str:
+def text_at(catalog: Catalog, scale_name: str, variant: str) -> Literal["own", "mid"]:
     """Return which text a variant's runs read: the scale's own, or its blend.
 
     Raises:
@@ -89,34 +161,28 @@ def text_at(catalog: Catalog, scale_name: str, variant: str) -> str:
     return extends.text
 
 
-def planned_blend(catalog: Catalog, scale_name: str) -> PlannedBlend | None:
-    """Return the blend that recipes of a scale read, or None.
-
-    All recipes of the scale count, as one stage makes the blend for all of them.
-    """
+def blend_of(catalog: Catalog, scale_name: str) -> tuple[BlendMix, int] | None:
+    """Return the blend that recipes of a scale read with the most tokens that one needs, or None."""
     scale = catalog.scale(scale_name)
     variants = {variant for recipe in catalog.at(scale_name).recipes.values() for variant in recipe.variants}
     readers = [variant for variant in sorted(variants) if text_at(catalog, scale_name, variant) == "mid"]
-    if not readers:
-        return None
-    tokens = max(catalog.variants[variant].at(scale).training.tokens for variant in readers)
-    return PlannedBlend(name=scale.mid, mix=catalog.mixes[scale.mid], tokens=tokens)
+    tokens = [catalog.variants[variant].at(scale).training.tokens for variant in readers]
+    return (catalog.mixes[scale.mid], max(tokens)) if tokens else None
 
 
-def init_from_of(catalog: Catalog, scale_name: str, address: Address) -> PlannedInitFrom | None:
+def before_of(catalog: Catalog, scale_name: str, address: Address) -> Before | None:
     """Return what the runs of an address resume from; None at variants that don't extend others."""
     if (place := catalog.before(address)) is None:
         return None
-    extends = catalog.variant(address.variant).extends
-    arm, variant = catalog.arms[place.arm], catalog.variant(place.variant)
-    model, training = run_settings(place, arm, variant, catalog.scale(scale_name))
-    return PlannedInitFrom(
-        model=model, training=training, tables=extends.tables, variant=extends.after, arm=extends.arm,
-        text=text_at(catalog, scale_name, place.variant), init_from=init_from_of(catalog, scale_name, place),
-    )  # fmt: skip
+    model, training = run_settings(
+        place, catalog.arms[place.arm], catalog.variant(place.variant), catalog.scale(scale_name)
+    )
+    tables = catalog.variant(address.variant).extends.tables
+    text = text_at(catalog, scale_name, place.variant)
+    return Before(model, training, tables, place, text, before_of(catalog, scale_name, place))
 
 
-def planned_run(catalog: Catalog, scale_name: str, address: Address, scores: dict[str, int]) -> Planned:
+def planned_runs(catalog: Catalog, scale_name: str, address: Address, scores: dict[str, int]) -> Planned:
     """Return the runs of an address at a scale, with everything that its variant changes written out."""
     scale = catalog.scale(scale_name)
     model, training = run_settings(address, catalog.arms[address.arm], catalog.variant(address.variant), scale)
@@ -127,7 +193,7 @@ def planned_run(catalog: Catalog, scale_name: str, address: Address, scores: dic
     return Planned(
         model=model,
         training=training,
-        init_from=init_from_of(catalog, scale_name, address),
+        before=before_of(catalog, scale_name, address),
         people=people_at(catalog, scale, address.variant),
         text=text_at(catalog, scale_name, address.variant),
         losses=tuple(kind for kind in LOSSES if kind in scores),
@@ -154,7 +220,7 @@ def check_length(catalog: Catalog, scale: Scale) -> None:
         )
 
 
-def planned_reasoning(scale: Scale, recipes: dict[str, Recipe]) -> PlannedReasoning | None:
+def reasoning_of(scale: Scale, recipes: dict[str, Recipe]) -> PlannedReasoning | None:
     """Return the tasks of reasoning that recipes name, or None where no recipe reads such scores.
 
     There are no tasks where the scale doesn't read the hub.
@@ -167,91 +233,30 @@ def planned_reasoning(scale: Scale, recipes: dict[str, Recipe]) -> PlannedReason
     return PlannedReasoning(items=benchmarks.items, batch=benchmarks.batch, tasks=tasks if benchmarks.hub else {})
 
 
-def make_params(catalog: Catalog, scale_name: str, recipes: tuple[str, ...] = ()) -> Params:
-    """Return what params.yaml holds for a scale and some recipes, or all.
+def make_plan(scale_name: str, recipes: Iterable[str] = (), catalog: Catalog | None = None) -> Plan:
+    """Return what some recipes, or all, need of a scale.
 
     Raises:
-        UserError: a scale or recipe is unknown.
+        UserError: a scale or recipe is unknown, or one doesn't fit the other.
     """
+    catalog = catalog or load()
     scale, here = catalog.scale(scale_name), catalog.at(scale_name)
-    chosen = chosen_recipes(here, recipes)
+    chosen = {name: here.recipe(name) for name in recipes} or here.recipes
     check_length(catalog, scale)
-    runs: dict[str, dict[str, Planned]] = {}
-    for address, scores in wanted(here, chosen).items():
-        runs.setdefault(address.variant, {})[address.arm] = planned_run(catalog, scale_name, address, scores)
-    every = [run for arms in runs.values() for run in arms.values()]
-    vocabularies = {run.model.vocab for run in every} - {scale.model.vocab}
+    runs = {
+        address: planned_runs(catalog, scale_name, address, scores) for address, scores in wanted(here, chosen).items()
+    }
+    mix = catalog.mixes[scale.data]
     named = dict.fromkeys(task for recipe in chosen.values() if "benchmarks" in recipe.scores for task in recipe.tasks)
-    tasks = tuple(task for task in named if has_task(catalog.mixes[scale.data], scale.benchmarks.hub, task))
-    return Params(
-        scales=(scale_name,),
-        mixes=(scale.data,),
-        recipe_names=recipes,
-        scoreboard=scale.scoreboard,
-        mix={scale.data: catalog.mixes[scale.data]},
-        scale={
-            scale_name: ScaleParams(
-                data=scale.data,
-                vocab=scale.model.vocab,
-                vocabularies=tuple(sorted(vocabularies)),
-                people=tuple(sorted({run.people for run in every} - {0})),
-                mid=planned_blend(catalog, scale_name),
-                workers=scale.workers,
-                parallel=scale.parallel,
-                evaluation=scale.evaluation,
-                benchmarks=PlannedTasks(**scale.benchmarks.model_dump(), tasks=tasks),
-                reasoning=planned_reasoning(scale, chosen),
-                counting=scale.counting,
-                geometry=scale.geometry,
-                **{name: getattr(scale, name) for name in OfSomeScales.model_fields},
-            )
-        },
-        run={scale_name: runs},
+    tasks = tuple(task for task in named if has_task(mix, scale.benchmarks.hub, task))
+    return Plan(
+        name=scale_name,
+        scale=scale,
+        mix=mix,
+        runs=runs,
+        vocabularies=tuple(sorted({run.model.vocab for run in runs.values()} - {scale.model.vocab})),
+        people=tuple(sorted({run.people for run in runs.values()} - {0})),
+        blend=blend_of(catalog, scale_name),
+        benchmarks=PlannedTasks(**scale.benchmarks.model_dump(), tasks=tasks),
+        reasoning=reasoning_of(scale, chosen),
     )
-
-
-def write(
-    scale_name: str, recipes: tuple[str, ...] = (), folder: Path = RECIPES, home: Path = Path()
-) -> tuple[Catalog, Params]:
-    """Validate recipes/ and write plan/ and dvc.yaml below `home`, each file only when it changes.
-
-    dvc.yaml follows from recipes/ alone, so that what git holds doesn't change with the plan.
-    """
-    catalog = load(folder)
-    params = make_params(catalog, scale_name, recipes)
-    params.write(home / PARAMS)
-    texts = pipeline_texts(catalog, scale_name) | {TARGETS: " ".join(targets(catalog, scale_name, recipes)) + "\n"}
-    for path, text in texts.items():
-        if not (home / path).exists() or (home / path).read_text(encoding="utf-8") != text:
-            atomic_write(home / path, text)
-    return catalog, params
-
-
-def check(folder: Path = RECIPES, home: Path = Path()) -> Params:
-    """Return the plan on disk, after a check that planning again would write the same.
-
-    Inside `dvc exp run` a difference of plan/params.yaml is the experiment: it is printed, not refused.
-
-    Raises:
-        UserError: the plan or a pipeline no longer follows from the recipes.
-    """
-    written, catalog = read_params(home / PARAMS), load(folder)
-    planned = make_params(catalog, written.scales[0], written.recipe_names)
-    changes = list(_differences(planned.model_dump(mode="json"), written.model_dump(mode="json")))
-    again = f"run 'stemrepro plan --scale {written.scales[0]}'"
-    if changes and os.environ.get("DVC_EXP_NAME"):
-        print(f"experiment: {PARAMS} differs from {folder}/ in {'; '.join(changes)}")
-    elif changes:
-        raise UserError(f"{PARAMS} no longer follows from {folder}/ ({'; '.join(changes[:4])}); {again}")
-    for path, text in pipeline_texts(catalog, written.scales[0]).items():
-        if not (home / path).exists() or (home / path).read_text(encoding="utf-8") != text:
-            raise UserError(f"{path} no longer follows from {folder}/ and the package; {again}")
-    return written
-
-
-def _differences(planned: object, written: object, key: str = "") -> Iterator[str]:
-    if isinstance(planned, dict) and isinstance(written, dict):
-        for name in [*planned, *(name for name in written if name not in planned)]:
-            yield from _differences(planned.get(name), written.get(name), f"{key}.{name}" if key else str(name))
-    elif planned != written:
-        yield f"{key}: {written}, planned {planned}"

@@ -28,7 +28,7 @@ from stemrepro.data.vocabularies import own_text
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import ModelConfig, layers_of
 from stemrepro.model.transformer import Decoder
-from stemrepro.pipeline.planned import train_runs
+from stemrepro.pipeline.runs import train_runs
 from stemrepro.training.callbacks import losses_by_source
 from stemrepro.training.checkpoint import AtomicCheckpointIO, intact
 from stemrepro.training.explained import explained

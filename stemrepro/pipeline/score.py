@@ -7,7 +7,7 @@ to date.
 import json
 import pkgutil
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from stemrepro.common.code_hash import code_hash
@@ -22,7 +22,8 @@ from stemrepro.config.scores import FILES, PARTS, PartName
 from stemrepro.measures.plans import MODEL, SCORING, START, STARTS, TRAINED, TRAINING
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.naming import module_of
-from stemrepro.pipeline.planned import Params, Planned, runs_of
+from stemrepro.pipeline.plan import Plan, Planned
+from stemrepro.pipeline.runs import runs_of
 from stemrepro.training.run import DECIDING_NOTHING, Run
 from stemrepro.training.run_folder import read_config
 
@@ -33,22 +34,21 @@ Costs are in the key themselves. The settings of a run are those of the plan. Ro
 """
 
 
-def arguments(params: Params, scale: str, part: PartName, planned: Planned, data: Path = DATA) -> dict:
+def arguments(plan: Plan, part: PartName, planned: Planned, data: Path = DATA) -> dict:
     """Return the arguments of a part's `score`, other than the run and the report.
 
     Raises:
         UserError: the scale lacks something that the part needs.
     """
-    settings, kind, given = params.scale[scale], PARTS[part], {}
-    mix = params.mix[settings.data]
-    if kind.mix and mix.kind != kind.mix:
-        raise UserError(f"scale '{scale}' needs a mix of kind '{kind.mix}' for the scores '{part}'")
+    kind, given = PARTS[part], {}
+    if kind.mix and plan.mix.kind != kind.mix:
+        raise UserError(f"scale '{plan.name}' needs a mix of kind '{kind.mix}' for the scores '{part}'")
     for name in kind.settings[:1]:
-        if getattr(settings, name) is None:
-            raise UserError(f"scale '{scale}' says nothing under '{name}', which the scores '{part}' need")
-        given["asked"] = getattr(settings, name)
-    files = {name: data / FILES[name].format(scale=scale, mix=settings.data) for name in kind.files}
-    return given | files | kind.more(settings, mix, planned)
+        given["asked"] = plan.setting(name)
+        if given["asked"] is None:
+            raise UserError(f"scale '{plan.name}' says nothing under '{name}', which the scores '{part}' need")
+    files = {name: data / FILES[name].format(scale=plan.name, mix=plan.scale.data) for name in kind.files}
+    return given | files | kind.more(plan.scale, plan.mix, planned)
 
 
 def _hash(path: Path) -> str:
@@ -125,10 +125,9 @@ def _check_finished(runs: list[Run]) -> None:
 
 
 def pending(
-    params: Params,
-    scale: str,
+    plan: Plan,
     part: PartName,
-    planned: dict[Address, Planned],
+    addresses: Iterable[Address] | None = None,
     data: Path = DATA,
     runs: Path = RUNS,
     scores: Path = SCORES,
@@ -138,14 +137,13 @@ def pending(
     Raises:
         UserError: a run isn't finished, or differs from the plan.
     """
-    mix = params.scale[scale].data
-    for address, arm in planned.items():
-        if not arm.seeds.get(part):
+    for address in plan.runs if addresses is None else addresses:
+        if not plan.runs[address].seeds.get(part):
             continue
-        members = runs_of(scale, mix, {address: arm}, part, data, runs)
+        members = runs_of(plan, [address], part, data, runs)
         _check_finished(members)
-        given = arguments(params, scale, part, arm, data)
-        key, out = score_key(members, part, given), scores / scale / part / address.path
+        given = arguments(plan, part, plan.runs[address], data)
+        key, out = score_key(members, part, given), scores / plan.name / part / address.path
         if not up_to_date(out, key):
             yield members, given, out, key
 
@@ -167,10 +165,10 @@ def write_scores(part: PartName, members: list[Run], results: list[dict], given:
     write_json(out / "summary.json", about | summary | ({"diverged": diverged} if diverged else {}))
 
 
-def evaluate(params: Params, scale: str, part: PartName, planned: dict[Address, Planned]) -> tuple[int, int]:
+def evaluate(plan: Plan, part: PartName, addresses: Iterable[Address]) -> tuple[int, int]:
     """Score what is not up to date, and return how many arms that were, of how many that have this part."""
-    groups = list(pending(params, scale, part, planned))
-    total = sum(bool(arm.seeds.get(part)) for arm in planned.values())
+    groups = list(pending(plan, part, addresses))
+    total = sum(bool(plan.runs[address].seeds.get(part)) for address in addresses)
     jobs, owner = [], []
     for number, (members, given, _, _) in enumerate(groups):
         for run in members:
@@ -178,7 +176,7 @@ def evaluate(params: Params, scale: str, part: PartName, planned: dict[Address, 
             owner.append(number)
     threads = groups[0][0][0].training.threads if groups else 1
     results: dict[int, dict[int, dict]] = {}
-    for number, result in run_jobs(jobs, params.scale[scale].workers, threads, [f"stemrepro.evaluation.{part}"], part):
+    for number, result in run_jobs(jobs, plan.scale.workers, threads, [f"stemrepro.evaluation.{part}"], part):
         group, first = owner[number], owner.index(owner[number])
         results.setdefault(group, {})[number - first] = result
         members, given, out, key = groups[group]

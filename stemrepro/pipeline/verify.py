@@ -27,7 +27,7 @@ from stemrepro.config.recipe import Recipe
 from stemrepro.config.scores import PartName
 from stemrepro.measures.base import measure_class
 from stemrepro.measures.catalog import load
-from stemrepro.pipeline.planned import Params, read_params
+from stemrepro.pipeline.runs import Params, read_params
 from stemrepro.report.scoreboard import claims_table
 from stemrepro.report.verdicts import read_verdicts
 
@@ -211,7 +211,7 @@ class Made:
 
         Trained ones follow from runs in this working tree; scored ones were written here; others came with the clone.
         """
-        from stemrepro.pipeline.planned import runs_of
+        from stemrepro.pipeline.runs import runs_of
         from stemrepro.pipeline.score import arguments, score_key
 
         out, arm = SCORES / self.scale / part / address.path, self.planned.get(address)

@@ -1,18 +1,12 @@
 """What `dvc metrics show` lists: one file per arm, so that its table has one line per arm.
 
-There are few enough columns for a terminal, and they say their units. DVC lists files in the order in which a dvc.yaml
-names them: here, the widest gap first.
+There are few enough columns for a terminal, and they say their units.
 """
 
-import math
-import os
-from collections.abc import Iterable
 from pathlib import Path
 
-import yaml
-
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import atomic_write, read_json, write_json
+from stemrepro.common.files import write_json
 from stemrepro.config.address import MAIN
 from stemrepro.config.catalog import Catalog
 from stemrepro.measures.losses import ArmLosses, paired
@@ -21,7 +15,6 @@ from stemrepro.verdicts.contrast import Unmeasured
 
 METRICS = Path("metrics")
 GAP, LOSS, FLOPS, PARAMETERS = "gap (nats/token)", "loss (nats/token)", "kFLOPs/token", "parameters"
-HEADER = "# Written by 'stemrepro metrics': DVC lists arms in this order.\n"
 REFERENCE = "dense"
 DIGITS = 4
 
@@ -86,22 +79,3 @@ def write_metrics(catalog: Catalog, scale: str, scores: Path, out: Path = METRIC
     for arm, metrics in by_arm.items():
         write_json(out / scale / f"{arm}.json", metrics)
     return len(by_arm)
-
-
-def write_list(scales: Iterable[str], file: Path, out: Path = METRICS) -> None:
-    """Write a dvc.yaml that names the metrics of scales, the widest gap first.
-
-    The reference has gap 0 there, and an arm without a gap comes last.
-
-    Args:
-        scales: in their order; one without metrics has none in the list.
-        file: the dvc.yaml.
-        out: the folder of metrics.
-    """
-
-    def gap(path: Path) -> float:
-        return read_json(path).get(GAP, 0 if path.stem == REFERENCE else -math.inf)
-
-    paths = [path for scale in scales for path in sorted((out / scale).glob("*.json"), key=gap, reverse=True)]
-    names = [Path(os.path.relpath(path, file.parent)).as_posix() for path in paths]
-    atomic_write(file, HEADER + yaml.safe_dump({"metrics": names}))

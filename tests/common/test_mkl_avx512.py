@@ -52,7 +52,7 @@ def test_without_a_compiler_nothing_happens(tmp_path):
 
 TRAIN = """
 import pickle, sys
-from stemrepro.pipeline.planned import train_runs
+from stemrepro.pipeline.runs import train_runs
 train_runs([pickle.loads(sys.stdin.buffer.read())], 1, False)
 """
 

@@ -12,7 +12,7 @@ from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.archives import SAMPLE
 from stemrepro.pipeline import plan
-from stemrepro.pipeline.planned import asked_runs
+from stemrepro.pipeline.runs import asked_runs
 from tests.conftest import copy_recipes
 from tests.distributed.test_training import torchrun
 

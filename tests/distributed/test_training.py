@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.parallel import Parallel
-from stemrepro.pipeline.planned import init_from
+from stemrepro.pipeline.runs import init_from
 from stemrepro.training.checkpoint import AtomicCheckpointIO, newest
 from stemrepro.training.train import train
 from tests.conftest import ROOT, quiet

@@ -14,7 +14,7 @@ from stemrepro.config.address import MAIN, Address
 from stemrepro.evaluation import losses
 from stemrepro.pipeline import plan as planning
 from stemrepro.pipeline.adopt import adopt
-from stemrepro.pipeline.planned import runs_of
+from stemrepro.pipeline.runs import runs_of
 from stemrepro.pipeline.score import arguments, score_key, write_scores
 from stemrepro.training.train import train
 from tests.conftest import ROOT, TINY, quiet

@@ -18,7 +18,7 @@ from stemrepro.config.scale import Scale
 from stemrepro.measures.catalog import load
 from stemrepro.model.cost import parameter_counts
 from stemrepro.pipeline import plan
-from stemrepro.pipeline.planned import read_params
+from stemrepro.pipeline.runs import read_params
 from stemrepro.pipeline.stages import DRAWING, PIPELINE, TARGETS, drawing, pipeline, pipeline_texts, targets
 from tests.conftest import ROOT
 

@@ -13,7 +13,7 @@ from stemrepro.common.workers import Job
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.blend import write_blend
 from stemrepro.pipeline import plan as planning
-from stemrepro.pipeline.planned import Planned, asked_runs, by_stage, read_params, runs_of, share_of
+from stemrepro.pipeline.runs import Planned, asked_runs, by_stage, read_params, runs_of, share_of
 from stemrepro.training.run import InitFrom
 from tests.conftest import ROOT, TINY
 

@@ -15,7 +15,7 @@ from stemrepro.config.scores import PARTS
 from stemrepro.evaluation import losses
 from stemrepro.measures.reading import read_summary
 from stemrepro.pipeline.plan import make_params
-from stemrepro.pipeline.planned import Planned, runs_of
+from stemrepro.pipeline.runs import Planned, runs_of
 from stemrepro.pipeline.score import arguments, pending, plan_of, score_key, up_to_date, write_scores
 from stemrepro.training.train import train
 from tests.conftest import quiet

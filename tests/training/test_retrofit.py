@@ -12,7 +12,7 @@ from stemrepro.config.address import Address
 from stemrepro.config.arm import run_settings
 from stemrepro.config.scale import Extension, Variant
 from stemrepro.model.transformer import build
-from stemrepro.pipeline.planned import init_from
+from stemrepro.pipeline.runs import init_from
 from stemrepro.training import callbacks
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.retrofit import text

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write
 from stemrepro.model.transformer import build
-from stemrepro.pipeline.planned import with_prefixes
+from stemrepro.pipeline.runs import with_prefixes
 from stemrepro.training import callbacks
 from stemrepro.training import run as runs
 from stemrepro.training.compiling import compiled, compiler_works

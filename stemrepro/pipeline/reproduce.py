@@ -1,0 +1,129 @@
+"""All steps of a scale in one process, from sources to the page, each as far as it isn't done."""
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from stemrepro.common.files import sha256
+from stemrepro.common.paths import ANALYSES, DATA, RECIPES, RESULTS, SCORES
+from stemrepro.common.workers import Job, run_jobs
+from stemrepro.config.address import Address
+from stemrepro.config.catalog import Catalog
+from stemrepro.config.scores import PARTS
+from stemrepro.measures import MEASURES
+from stemrepro.measures.base import scores_of
+from stemrepro.pipeline.plan import Plan, make_plan
+from stemrepro.pipeline.runs import asked_runs, train
+from stemrepro.pipeline.score import evaluate
+from stemrepro.pipeline.steps import Step
+from stemrepro.pipeline.text import counts, text_steps
+
+RECORDS = ("arms", "variants", "paper", "shapes")
+"""Files of recipes/ that every figure follows from."""
+
+
+def score(plan: Plan, addresses: Iterable[Address], parts: Iterable[str]) -> list[str]:
+    """Score runs as far as they aren't scored, by kind of scores; return a line for each kind.
+
+    Raises:
+        UserError: a run isn't finished, or differs from the plan.
+    """
+    os.environ.setdefault("HF_HUB_OFFLINE", "0" if plan.scale.benchmarks.hub else "1")
+    counted = [(part, *evaluate(plan, part, list(addresses))) for part in parts]
+    return [f"{part}: {new} of {total} arms were scored now" for part, new, total in counted if total]
+
+
+def _hashes(paths: Iterable[Path]) -> list[list[str]]:
+    return [[path.as_posix(), sha256(path)] for path in paths if path.is_file() and path.name != "provenance.json"]
+
+
+def figure(catalog: Catalog, scale: str, name: str) -> Step:
+    """Return the step that measures a recipe's claims at a scale, judges them and draws the figure."""
+    recipe, out = catalog.recipes[name], RESULTS / scale / name
+    read = [path for folder in scores_of(recipe) for path in sorted((SCORES / scale / folder).glob("*"))]
+    scales = filter(None, (scale, catalog.scale(scale).base))
+    read += [RECIPES / f"{file}.yaml" for file in (*RECORDS, name, *(f"scales/{each}" for each in scales))]
+    own = [path for path in (ANALYSES / f"{name}.py",) if path.exists()]
+    code = ("stemrepro.report.analyse", MEASURES[recipe.measure].partition(":")[0], *own)
+    files = tuple(out / file for file in ("data.csv", "figure.svg", "verdicts.json"))
+    return Step(f"figure {name}", DATA / scale, files, _hashes(read), code, (), lambda: analyse(name, None, scale))
+
+
+def analyse(name: str, report: object, scale: str, formats: tuple[str, ...] = ()) -> None:
+    """Measure, judge and draw a recipe; see stemrepro.report.analyse."""
+    from stemrepro.report import analyse  # matplotlib: a second that a process with nothing to draw can do without
+
+    analyse.analyse(name, scale, SCORES, RESULTS, formats)
+
+
+def analyse_all(names: list[str], scale: str, formats: tuple[str, ...] = ()) -> None:
+    """Measure, judge and draw recipes, as many at a time as there are cores."""
+    if len(names) == 1:
+        analyse(names[0], None, scale, formats)
+        return
+    jobs = [Job(f"{__name__}:analyse", name, name, 1, {"scale": scale, "formats": formats}) for name in names]
+    for _ in run_jobs(jobs, len(jobs), 1, ["stemrepro.report.analyse"], "figures"):
+        pass
+
+
+def write_metrics(catalog: Catalog, scale: str) -> None:
+    """Write metrics/<scale>/, which 'dvc metrics show' lists, where recipes compare losses at the scale itself."""
+    from stemrepro.report import metrics
+
+    if metrics.compared_arms(catalog.at(scale)):
+        metrics.write_metrics(catalog, scale, SCORES)
+
+
+def write_page(scale: str) -> None:
+    """Write the page of a scale: questions, every claim, and tables of ranks."""
+    from stemrepro.report.leaderboard import write_leaderboards
+    from stemrepro.report.scoreboard import write_scoreboard
+
+    write_leaderboards(scale, RESULTS)
+    write_scoreboard(scale, RESULTS)
+
+
+def page(catalog: Catalog, scale: str) -> Step:
+    """Return the step that writes the page of a scale, once all its figures are drawn."""
+    out = Path(catalog.scale(scale).scoreboard)
+    shown = [other for other, each in catalog.scales.items() if each.scoreboard == out.as_posix()]
+    read = [
+        path for other in shown for file in ("verdicts.json", "*.svg") for path in RESULTS.glob(f"{other}/*/{file}")
+    ]
+    about = _hashes([*sorted(read), RECIPES / "questions.yaml"])
+    files = (out / "README.md", out / "index.html")
+    return Step("page", DATA / scale, files, about, ("stemrepro.report.scoreboard",), (), lambda: write_page(scale))
+
+
+def reproduce(
+    catalog: Catalog, scale: str, recipes: tuple[str, ...], tell: Callable[[str], None], tracked: bool = True
+) -> None:
+    """Do all steps of a scale, or of some of its recipes, each as far as it isn't done.
+
+    Args:
+        tell: called with a line for each part of the way.
+        tracked: whether MLflow follows.
+
+    Raises:
+        UserError: bad recipes, or a step that fails; what is finished stays.
+    """
+    plan = make_plan(scale, recipes, catalog)
+    text = text_steps(plan)
+    made = [step.name for step in text if step.do()]
+    tell(f"text: {', '.join(made) or 'nothing to do'}")
+    runs = asked_runs(plan)
+    left = sum(not run.ended for run in runs)
+    train(plan, runs, replace=True, tracked=tracked)
+    tell(f"train: {left} of {len(runs)} runs")
+    counts(plan, text[2]).do()
+    for line in score(plan, plan.runs, PARTS):
+        tell(line)
+    figures = [figure(catalog, scale, name) for name in recipes or catalog.at(scale).recipes]
+    undrawn = [step for step in figures if not step.done()]
+    analyse_all([step.name.removeprefix("figure ") for step in undrawn], scale)
+    for step in undrawn:
+        step.record()
+    tell(f"figures: {len(undrawn)} of {len(figures)}")
+    write_metrics(catalog, scale)
+    if not recipes:
+        tell(f"page: {'written' if page(catalog, scale).do() else 'nothing to do'}")

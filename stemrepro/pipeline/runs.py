@@ -1,0 +1,226 @@
+"""The runs of a plan: which there are, in which order and processes they are trained."""
+
+import re
+from collections.abc import Iterable
+from contextlib import closing, nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import digest
+from stemrepro.common.paths import DATA, RUNS
+from stemrepro.common.progress import Course
+from stemrepro.common.provenance import commit
+from stemrepro.common.workers import Job, run_jobs, show
+from stemrepro.config.address import Address
+from stemrepro.config.retrofit import KINDS
+from stemrepro.data.vocabularies import Text, mid_text, own_text
+from stemrepro.model.cost import flops_per_token
+from stemrepro.pipeline.plan import Before, Plan
+from stemrepro.tracking.follow import followed
+from stemrepro.training.run import InitFrom, Run
+
+TOKENS_PER_ROW = 128
+"""Tokens of text per row of a table that is made of a dense run; at most those of the run's training."""
+
+
+def runs_of(
+    plan: Plan,
+    addresses: Iterable[Address] | None = None,
+    part: str | None = None,
+    data: Path = DATA,
+    runs: Path = RUNS,
+) -> list[Run]:
+    """Return the runs of a plan at some addresses, or all: those that are trained, or those of one kind of scores.
+
+    Raises:
+        UserError: token blocks are missing or garbled.
+    """
+    chosen = {address: plan.runs[address] for address in (plan.runs if addresses is None else addresses)}
+    kinds = {(arm.model.vocab, arm.people) for arm in chosen.values() if arm.text == "own" or arm.before}
+    texts = {(vocab, people): own_text(vocab, data / plan.name, people) for vocab, people in kinds}
+    stages = [stage for arm in chosen.values() for stage in (arm, arm.before) if stage]
+    blend = mid_text(data / plan.name) if any(stage.text == "mid" for stage in stages) else None
+
+    def resuming(run: Run, source: Before | None, own: Text) -> tuple[Run, list[Run]]:
+        """Return a run that resumes from another where `source` says so, and all before it, the last one first."""
+        if source is None:
+            return run, []
+        folder = runs / plan.name / source.address.path / f"seed{run.seed}"
+        name, text = (plan.scale.data, own) if source.text == "own" else (source.text, blend)
+        parent = replace(run, address=source.address, model=source.model, training=source.training, folder=folder,
+                         mix=name, blocks=text.blocks, data_hash=text.data_hash)  # fmt: skip
+        parent, earlier = resuming(parent, source.before, own)
+        return replace(run, init_from=init_from(run, [parent, *earlier], source.tables)), [parent, *earlier]
+
+    made = []
+    for address, arm in chosen.items():
+        text = blend if arm.text == "mid" else texts[arm.model.vocab, arm.people]
+        training = arm.training.same_text(text.ratio)
+        for seed in arm.trained if part is None else arm.seeds.get(part, ()):
+            folder = runs / plan.name / address.path / f"seed{seed}"
+            name = plan.scale.data if arm.text == "own" else arm.text
+            run = Run(address, seed, arm.model, training, folder, name, text.blocks, text.data_hash, text.ratio)
+            made.append(resuming(run, arm.before, texts[arm.model.vocab, arm.people])[0])
+    return with_prefixes(keep_parents(made))
+
+
+def init_from(run: Run, before: list[Run], tables: str) -> InitFrom:
+    """Describe the run that another resumes from.
+
+    Args:
+        run: that resumes. It begins where those before it that read the same text ended.
+        before: the run from which it resumes, and that from which this one resumed, if any.
+        tables: what becomes of its tables, as in recipes/variants.yaml.
+    """
+    training, same_text = run.training, [other.training for other in before if other.blocks == run.blocks]
+    passed = sum(other.tokens for other in same_text)
+    same_batches = all(other.sequence == training.sequence for other in same_text)
+    return InitFrom(
+        before[0].folder,
+        digest(before[0].config),
+        tables,
+        passed,
+        batches=passed // (training.micro_batch * training.sequence) if same_batches else 0,
+        row_tokens=min(passed, TOKENS_PER_ROW * run.model.vocab) if tables in KINDS else 0,
+    )
+
+
+def keep_parents(runs: list[Run]) -> list[Run]:
+    """Return the same runs; those from which others resume keep their final checkpoints."""
+    parents = {run.init_from.folder for run in runs if run.init_from}
+    return [replace(run, keep_final_checkpoint=run.folder in parents) for run in runs]
+
+
+def asked_runs(
+    plan: Plan, addresses: Iterable[Address] | None = None, data: Path = DATA, runs: Path = RUNS
+) -> list[Run]:
+    """Return the runs of some addresses of a plan, or all, to be trained on several devices where the scale says so.
+
+    Other planned runs count too: runs under WSD know every shorter one, and runs from which others resume keep their
+    final checkpoints.
+    """
+    asked = set(plan.runs if addresses is None else addresses)
+    related = [address for address, arm in plan.runs.items()
+               if address in asked or arm.training.schedule == "wsd" or arm.before]  # fmt: skip
+    every = runs_of(plan, related, data=data, runs=runs)
+    return [replace(run, parallel=plan.scale.parallel) for run in every if run.address in asked]
+
+
+def with_prefixes(runs: list[Run]) -> list[Run]:
+    """Tell runs under WSD the folders of the shorter runs that share their stable phase, the shortest first."""
+    by_stable_phase: dict[str, list[Run]] = {}
+    for run in sorted(runs, key=lambda run: run.training.tokens):
+        if run.training.schedule == "wsd":
+            by_stable_phase.setdefault(run.stable_phase, []).append(run)
+    prefixes = {}
+    for group in by_stable_phase.values():
+        for run in group:
+            shorter = [other.folder for other in group if other.training.tokens < run.training.tokens]
+            prefixes[run.folder] = tuple(shorter)
+    return [replace(run, prefixes=prefixes.get(run.folder, ())) for run in runs]
+
+
+def cost(run: Run) -> float:
+    """Return the forward FLOPs of a whole run."""
+    return run.training.tokens * flops_per_token(run.model, run.training.sequence)
+
+
+def share_of(runs: list[Run], shard: str) -> list[Run]:
+    """Return share I of N, "I/N", of runs, in about equal FLOPs; a run is with those that it resumes from.
+
+    Raises:
+        UserError: the shard is no such pair of numbers.
+    """
+    given = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", shard)
+    if not given or int(given[1]) > int(given[2]):
+        raise UserError(f"--shard {shard}: give I/N with I from 1 to N, as in 1/8")
+    groups: dict[Path, list[Run]] = {run.folder: [run] for run in runs}
+    for run in runs:
+        for folder in (*run.prefixes, *([run.init_from.folder] if run.init_from else [])):
+            if folder in groups and groups[folder] is not groups[run.folder]:
+                together = groups[folder] + groups[run.folder]
+                groups |= {member.folder: together for member in together}
+    shares: list[list[Run]] = [[] for _ in range(int(given[2]))]
+    whole = {id(group): group for group in groups.values()}.values()
+    for group in sorted(whole, key=lambda group: -sum(map(cost, group))):  # the dearest first, each to the least
+        min(shares, key=lambda share: sum(map(cost, share))).extend(group)
+    mine = {run.folder for run in shares[int(given[1]) - 1]}
+    return [run for run in runs if run.folder in mine]
+
+
+def train(plan: Plan, runs: list[Run], replace: bool = False, tracked: bool = True) -> None:
+    """Train what isn't finished of some runs of a plan; interrupted ones resume. MLflow follows where it is `tracked`.
+
+    Raises:
+        UserError: see stemrepro.training.train.
+    """
+    left = [run for run in runs if not run.ended]
+    if not left:
+        return
+    commit()  # git's complaints are printed here, and not by each worker
+    if plan.scale.parallel:
+        from stemrepro.training.devices import first, join  # torch, which this process needs for no other run
+
+        join(left[0])
+        if not first():
+            train_runs(left, plan.scale.workers, replace)
+            return
+    names = sorted({str(run.address) for run in left})
+    with followed(plan.name, names) if tracked else nullcontext():
+        train_runs(left, plan.scale.workers, replace, len(runs) - len(left))
+
+
+def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> None:
+    """Train each run in a process, or on its devices one after another; raise as stemrepro.training.train does.
+
+    Args:
+        replace: remove runs that were made with other settings.
+        done: number of runs that had ended before.
+    """
+    if any(run.training.schedule == "wsd" for run in runs):
+        runs = sorted(runs, key=lambda run: run.training.tokens)  # longer ones resume from shorter ones
+    threads = runs[0].training.threads if runs else 1
+    jobs = [
+        Job("stemrepro.training.train:train", run, str(run), run.training.steps, {"replace": replace}, cost(run), True)
+        for run in runs
+    ]
+    stages = by_stage(jobs)
+    if runs and runs[0].parallel:
+        _train_on_devices([job for stage in stages for job in stage], replace, done)
+        return
+    preload, shown = ["stemrepro.training.fork_server"], "training"
+    if any(run.training.mkl_avx512 for run in runs):
+        preload.insert(0, "stemrepro.common.fork_server_avx512")
+    for number, stage in enumerate(stages):
+        later = [job for others in stages[number + 1 :] for job in others]
+        for _ in run_jobs(stage, workers, threads, preload, shown, done, later):
+            pass
+        done += len(stage)
+
+
+def by_stage(jobs: list[Job]) -> list[list[Job]]:
+    """Return jobs in stages: those that resume from no other, those that resume from one of them, and so on."""
+    waiting, stages = jobs, []
+    while waiting:
+        folders = {job.run.folder for job in waiting}
+        ready = [not job.run.init_from or job.run.init_from.folder not in folders for job in waiting]
+        stages.append([job for job, is_ready in zip(waiting, ready, strict=True) if is_ready])
+        waiting = [job for job, is_ready in zip(waiting, ready, strict=True) if not is_ready]
+    return stages
+
+
+def _train_on_devices(jobs: list[Job], replace: bool, done: int) -> None:
+    """Train runs one after another in this process, which has joined the others (stemrepro.training.devices)."""
+    from stemrepro.training.devices import first  # torch, which this process needs for no other run
+    from stemrepro.training.train import train
+
+    if not first():
+        for job in jobs:
+            train(job.run, lambda *_: None, replace)
+        return
+    with closing(Course("training", jobs, done)) as course:
+        for number, job in enumerate(jobs):
+            train(job.run, partial(show, course, number), replace)
+            course.end(number)
