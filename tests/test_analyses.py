@@ -14,20 +14,18 @@ import matplotlib as mpl
 import pytest
 import yaml
 
-from stemrepro.cli.making import data
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
 from stemrepro.common.yaml_records import parse
-from stemrepro.config.address import MAIN, Address
 from stemrepro.config.scores import PARTS
 from stemrepro.data.vocabularies import write_vocabularies
 from stemrepro.measures.base import measured
 from stemrepro.measures.catalog import load
 from stemrepro.measures.inputs import Inputs
-from stemrepro.pipeline import plan
+from stemrepro.pipeline.plan import make_plan
 from stemrepro.pipeline.runs import runs_of
 from stemrepro.pipeline.score import pending, write_scores
-from stemrepro.pipeline.verify import SCORED, TRAINED, UNTOUCHED, Made
+from stemrepro.pipeline.text import counts, text_steps
 from stemrepro.report.analyse import analyse, write_verdicts
 from stemrepro.report.evidence import Finding, evidence_rows
 from stemrepro.report.judging import judged
@@ -59,20 +57,17 @@ def scored(sample, tmp_path_factory):
     here = os.getcwd()
     os.chdir(folder)
     try:
-        _, params = plan.write("tiny", RECIPES)
-        write_vocabularies(
-            sample / "corpus/corpus.parquet", list(params.scale["tiny"].vocabularies), folder / "data/tiny/vocabularies"
-        )
+        plan = make_plan("tiny", RECIPES)
+        write_vocabularies(sample / "corpus/corpus.parquet", list(plan.vocabularies), folder / "data/tiny/vocabularies")
         (folder / "data/tiny/blocks").symlink_to(sample / "blocks")
         (folder / "data/tiny/tokenizer.json").symlink_to(sample / "tokenizer.json")
         (folder / "data/sample").symlink_to(sample)
-        data("counts", mix="sample", scale="tiny")
-        planned = params.planned("tiny")
-        for run in runs_of("tiny", "sample", planned):
+        counts(plan, text_steps(plan)[2]).do()
+        for run in runs_of(plan):
             train(run, quiet)
         for part in PARTS:
             score = pkgutil.resolve_name(f"stemrepro.evaluation.{part}:score")
-            for members, given, out, key in pending(params, "tiny", part, planned):
+            for members, given, out, key in pending(plan, part):
                 write_scores(part, members, [score(run, quiet, **given) for run in members], given, out, key)
     finally:
         os.chdir(here)
@@ -209,20 +204,3 @@ def test_scores_that_are_missing_or_garbled_are_one_sentence(project, file, reci
             judge(project, recipe)
     finally:
         path.write_bytes(kept)
-
-
-def test_verify_tells_what_was_trained_from_what_was_scored(project):
-    params = plan.read_params()
-    made, address = Made(params, "tiny", project / "results"), Address(MAIN, "dense")
-    assert made.scores(address, "losses") == TRAINED
-    weights = project / "runs/tiny/main/dense/seed0/weights.safetensors"
-    weights.rename(weights.with_name("kept"))
-    assert made.scores(address, "losses") == SCORED  # written here, from runs that were deleted
-    weights.with_name("kept").rename(weights)
-    about = project / "scores/tiny/losses/main/dense/provenance.json"
-    about.rename(about.with_name("kept"))
-    assert made.scores(address, "losses") == TRAINED
-    runs = (project / "runs/tiny/main").rename(project / "runs/tiny/elsewhere")
-    assert made.scores(address, "losses") == UNTOUCHED
-    runs.rename(project / "runs/tiny/main")
-    about.with_name("kept").rename(about)

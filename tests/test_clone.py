@@ -88,9 +88,3 @@ def test_plots_are_curves_and_ladders_and_figures(clone):
         svg = drawn[title].replace("\N{MINUS SIGN}", "-")
         points = re.findall(r"\): ([-.\d]+); arm: ([a-z-]+); (?:ladder|rev): ", svg)
         assert {(arm, float(value)) for value, arm in points} == {*zip(rows[arm], rows["value"], strict=True)}
-
-
-def test_a_plan_changes_nothing_that_git_holds(clone):
-    clone.call("stemrepro", "plan", "--quiet", "--scale", "ladder")
-    assert clone.call("git", "status", "--porcelain") == "?? plan/\n"
-    assert "plan/dvc.yaml:train@ladder" in clone.call("dvc", "status")

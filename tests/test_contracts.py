@@ -12,11 +12,11 @@ from importlinter.cli import lint_imports
 
 from stemrepro.common.code_hash import PACKAGE, file_of, files
 from stemrepro.config.address import Address
+from stemrepro.config.scores import PARTS
 from stemrepro.measures import MEASURES
 from stemrepro.model.ffn.naming import OWN_FILE, module_of
 from stemrepro.model.memory.naming import memory_module
 from stemrepro.model.specs import FFNS, MEMORIES
-from stemrepro.pipeline.stages import OF_MIX, OF_SCALE
 from stemrepro.sweeps.spec import read_sweep
 from tests.conftest import ROOT
 
@@ -33,8 +33,8 @@ NAMED = {
     "stemrepro.cli.__main__": "stemrepro/cli/__main__.py",  # python -m, by commands that start others
     "stemrepro.evaluation.task_items": "stemrepro/evaluation/tasks/_choice.yaml",
     "stemrepro.common.fork_server": "stemrepro/common/workers.py",  # the first thing that the fork server imports
-    "stemrepro.common.fork_server_avx512": "stemrepro/pipeline/planned.py",
-    "stemrepro.training.fork_server": "stemrepro/pipeline/planned.py",
+    "stemrepro.common.fork_server_avx512": "stemrepro/pipeline/runs.py",
+    "stemrepro.training.fork_server": "stemrepro/pipeline/runs.py",
     "stemrepro.convert.llama": "docs/howto.md",
     "stemrepro.offload.offload": "docs/howto.md",
     "stemrepro.offload.row_cache": "stemrepro/offload/offload.py",
@@ -92,8 +92,9 @@ def test_the_page_has_the_layers_of_the_contracts():
 
 
 def test_no_module_that_nothing_reaches():
-    stages = [f"stemrepro.{name}" for names in (OF_MIX | OF_SCALE).values() for name in names]
-    roots = ["stemrepro.cli", *stages, *(name.partition(":")[0] for name in MEASURES.values()), *map(module_of, FFNS)]
+    scores = [f"stemrepro.evaluation.{name}" for name in PARTS]
+    roots = ["stemrepro.cli", "stemrepro.training.train", *scores]
+    roots += [*(name.partition(":")[0] for name in MEASURES.values()), *map(module_of, FFNS)]
     roots += map(memory_module, MEMORIES)
     lost = {*PACKAGE.rglob("*.py")} - {*files([*roots, *ROOT.glob("analysis/*.py")])}
     exported = {*PACKAGE.glob("convert/huggingface/*.py")}  # copied into other folders, and run there

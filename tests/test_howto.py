@@ -6,22 +6,16 @@ The other one of a run is tested in tests/pipeline/test_stages.py.
 import json
 import re
 import shutil
-from functools import reduce
-from pathlib import Path
 
-import networkx as nx
 import pandas as pd
 import pytest
 import yaml
-from dvc.repo import Repo
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from stemrepro.config.mixes import parse_mix
 from stemrepro.data.archives import fetch
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.integrity import read_corpus
-from stemrepro.pipeline.plan import make_params, write
-from stemrepro.pipeline.stages import drawing
 from stemrepro.sweeps.spec import read_sweep
 from stemrepro.sweeps.study import grid_points
 from tests.conftest import ROOT
@@ -86,36 +80,3 @@ def test_the_grid_is_a_sweep_of_known_arms(catalog, tmp_path):
     space = read_sweep(tmp_path / "grid.yaml").space
     assert set(space["arm"]) <= set(catalog.arms)
     assert len(grid_points(space)) == 18
-
-
-def test_the_experiment_sets_a_field_that_is_planned(catalog):
-    settings = re.findall(
-        r"dvc exp run (?:-n \w+ )?-S plan/params.yaml:([\w.-]+)=([\d.]+) (\w+)@laptop",
-        (ROOT / "docs/howto.md").read_text(),
-    )
-    assert len(settings) == 2
-    planned = make_params(catalog, "laptop").model_dump(mode="json")
-    for key, value, stage in settings:
-        default = reduce(lambda part, name: part[name], key.split("."), planned)
-        assert default != float(value)
-        assert stage in drawing(catalog)
-
-
-@pytest.mark.slow
-def test_the_flowchart_waits_as_dvc_does(catalog, tmp_path):
-    """Its arrows are those of DVC's graph of the laptop's plan, with all analyses as one.
-
-    Arrows that a longer way implies are left out.
-    """
-    write("laptop", (), ROOT / "recipes", tmp_path)
-    graph, names = Repo.init(str(tmp_path), no_scm=True).index.graph, {}
-    for stage in graph:
-        name, _, scale = stage.name.partition("@")
-        if (name not in catalog.recipes or scale == "laptop") and "sweeps" not in Path(stage.path).parts:
-            names[stage] = "analyses" if name in catalog.recipes else name
-    waits = nx.DiGraph((names[first], names[then]) for then, first in graph.edges if {first, then} <= names.keys())
-    chart = example("flowchart", "mermaid")
-    assert set(re.findall(r"^  (\w+) --> (\w+)$", chart, re.MULTILINE)) == set(nx.transitive_reduction(waits).edges)
-    nodes = re.findall(r"^    (\w+)$|^  (\w+)\[", chart, re.MULTILINE)
-    assert sorted(inner or labelled for inner, labelled in nodes) == sorted(waits)
-    assert f'analyses["{len(catalog.at("laptop").recipes)} analyses' in chart

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from stemrepro.cli import app
 from stemrepro.config.scores import PARTS
-from stemrepro.pipeline import plan
+from stemrepro.pipeline.plan import make_plan
 from stemrepro.pipeline.runs import runs_of
 from stemrepro.pipeline.score import pending, write_scores
 from stemrepro.report.analyse import analyse, write_verdicts
@@ -42,20 +42,17 @@ def test_a_recipe_of_a_made_mix_runs_to_its_figure(tmp_path, monkeypatch, catalo
     step = catalog.scales[scale].training.batch * catalog.scales[scale].model.sequence
     settings["training"] |= {"tokens": 10 * step, "evals": 1}
     path.write_text(yaml.safe_dump(settings))
-    _, params = plan.write(scale, (recipe,))
+    plan = make_plan(scale, (recipe,))
     mix = settings["data"]
-    steps = ["fetch", "corpus", "items", "tokenizer", "blocks", *(["people"] if params.scale[scale].people else [])]
-    for step in steps:
-        done = CliRunner().invoke(app, ["data", step, "--mix", mix, "--scale", scale], catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-    planned = params.planned(scale)
-    for run in runs_of(scale, mix, planned):
+    done = CliRunner().invoke(app, ["data", "--scale", scale], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    for run in runs_of(plan):
         train(run, quiet)
     for part in PARTS:
         score = pkgutil.resolve_name(f"stemrepro.evaluation.{part}:score")
-        for members, given, out, key in pending(params, scale, part, planned):
+        for members, given, out, key in pending(plan, part):
             write_scores(part, members, [score(run, quiet, **given) for run in members], given, out, key)
-        assert not list(pending(params, scale, part, planned))
+        assert not list(pending(plan, part))
     analyse(recipe, scale, tmp_path / "scores", tmp_path / "results")
     write_verdicts(scale, tmp_path / "results")
     folder = tmp_path / "results" / scale / recipe

@@ -16,9 +16,11 @@ from stemrepro.common.files import read_rows
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.scores import PARTS
 from stemrepro.data.archives import SAMPLE
-from stemrepro.pipeline import plan
+from stemrepro.measures.catalog import load
+from stemrepro.pipeline.plan import make_plan
 from stemrepro.pipeline.runs import runs_of
 from stemrepro.pipeline.score import pending, write_scores
+from stemrepro.pipeline.text import counts, text_steps
 from stemrepro.report.analyse import analyse, write_verdicts
 from stemrepro.training.train import train
 from tests.conftest import ROOT, TINY, quiet
@@ -51,21 +53,20 @@ def project(tmp_path, monkeypatch):
 
 
 def test_all_recipes_are_planned_and_what_is_planned_runs(project):
-    catalog, params = plan.write("tiny")
-    assert params.scale["tiny"].mid is not None
+    catalog, plan = load(), make_plan("tiny")
+    assert plan.blend is not None
     assert set(catalog.at("tiny").recipes) >= {"benchmark_scores", "mid_training", "retrofit"}
-    stages = yaml.safe_load((project / "plan/dvc.yaml").read_text())["stages"]
-    assert {name for name, stage in stages.items() if "own" in stage["deps"]} == {"fetch"}
-    assert {name for name, stage in stages.items() if "other" in stage["deps"]} == {"mid"}
-    for step in ("fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "mid", "counts"):
-        data(step, mix="mine", scale="tiny")
-    arms = [Address(MAIN, arm) for arm in catalog.recipes["benchmark_scores"].arms]
-    chosen = {address: params.planned("tiny")[address] for address in arms}
-    for run in runs_of("tiny", "mine", chosen):
+    data(None, mix=None, scale="tiny")
+    assert not any(step.do() for step in text_steps(plan))
+    (project / "other/more.txt").write_text("One line more.", encoding="utf-8")
+    assert [step.name for step in text_steps(plan) if step.do()] == ["mid"]  # files of one's own count
+    counts(plan, text_steps(plan)[2]).do()
+    chosen = [Address(MAIN, arm) for arm in catalog.recipes["benchmark_scores"].arms]
+    for run in runs_of(plan, chosen):
         train(run, quiet)
     for part in PARTS:
         score = pkgutil.resolve_name(f"stemrepro.evaluation.{part}:score")
-        for members, given, out, key in pending(params, "tiny", part, chosen):
+        for members, given, out, key in pending(plan, part, chosen):
             write_scores(part, members, [score(run, quiet, **given) for run in members], given, out, key)
     assert {path.name for path in (project / "scores/tiny").iterdir()} >= {"losses", "benchmarks", "geometry", "text"}
     analyse("benchmark_scores", "tiny", project / "scores", project / "results")
@@ -79,18 +80,16 @@ def test_a_large_text_is_trained_on_and_scored(project, capsys):
     large = MINE | {"sample": 60, "document": "line"}
     mixes = yaml.safe_load((project / "recipes/mixes.yaml").read_text())
     (project / "recipes/mixes.yaml").write_text(yaml.safe_dump(mixes | {"mine": large}))
-    _, params = plan.write("tiny")
-    for step in ("fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "counts", "check"):
-        data(step, mix="mine", scale="tiny")
+    plan = make_plan("tiny")
+    for step in (None, "check"):
+        data(step, mix=None, scale="tiny")
     assert "all files are those that were written" in capsys.readouterr().out
-    address = Address(MAIN, "dense")
-    chosen = {address: params.planned("tiny")[address]}
-    run = next(iter(runs_of("tiny", "mine", chosen)))
+    run = runs_of(plan, [Address(MAIN, "dense")])[0]
     train(run, quiet)
     index = json.loads((project / "data/tiny/blocks/index.json").read_text())
     sampled = json.loads((project / "data/mine/corpus/corpus.json").read_text())["kept"]["hub"]["train"]["bytes"]
     read = json.loads((project / "data/mine/raw/hub.json").read_text())["bytes"]
     assert sampled < index["splits"]["train"]["text_by_source"]["hub"]["bytes"] < read
     score = pkgutil.resolve_name("stemrepro.evaluation.losses:score")
-    scored = score(run, quiet, params.scale["tiny"].evaluation, ["losses"])
+    scored = score(run, quiet, plan.scale.evaluation, ["losses"])
     assert set(scored["buckets"].source) == {"hub"}

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_json
-from stemrepro.common.paths import DATA, PARAMS, RUNS, SCORES
+from stemrepro.common.paths import DATA, RUNS, SCORES
 from stemrepro.common.provenance import provenance
 from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.address import Address
@@ -27,7 +27,7 @@ from stemrepro.config.recipe import Recipe
 from stemrepro.config.scores import PartName
 from stemrepro.measures.base import measure_class
 from stemrepro.measures.catalog import load
-from stemrepro.pipeline.runs import Params, read_params
+from stemrepro.pipeline.plan import Plan
 from stemrepro.report.scoreboard import claims_table
 from stemrepro.report.verdicts import read_verdicts
 
@@ -202,9 +202,9 @@ def differences(here: dict, other: dict) -> list[str]:
 class Made:
     """How scores and claims of a scale were made in this working tree."""
 
-    def __init__(self, params: Params | None, scale: str, results: Path) -> None:
+    def __init__(self, params: Plan | None, scale: str, results: Path) -> None:
         self.params, self.scale, self.results, self.catalog = params, scale, results, load()
-        self.planned = params.planned(scale) if params and scale in params.run else {}
+        self.planned = params.runs if params else {}
 
     def scores(self, address: Address, part: PartName) -> str:
         """Return how the scores of an address were made: TRAINED, SCORED or UNTOUCHED.
@@ -300,7 +300,7 @@ def verify(scale: str, results: Path, console: Console) -> int:
     present = {path.parent.name for path in folder.glob("*/verdicts.json")}
     if not present:
         raise UserError(f"{folder} has no verdicts; run 'make reproduce SCALE={scale}' first")
-    reference, params = committed_recipes(folder), read_params() if PARAMS.exists() else None
+    reference, params = committed_recipes(folder), None
     here, how, others = Made(params, scale, results), Counter(), {}
     total, kept, changed = 0, 0, False
     for name in sorted(present | reference):

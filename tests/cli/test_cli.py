@@ -20,7 +20,6 @@ from typer.testing import CliRunner
 from stemrepro import cli
 from stemrepro.cli import app
 from stemrepro.measures.catalog import load
-from stemrepro.pipeline import plan
 from tests.conftest import ROOT, TINY, copy_recipes, hear_ctrl_c
 
 
@@ -39,7 +38,6 @@ def planned(sample, tmp_path_factory):
     folder = tmp_path_factory.mktemp("planned")
     copy_recipes(folder, "rivals", "cost_model")
     (folder / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY | {"seeds": [0, 1], "workers": 2}))
-    plan.write("tiny", (), folder / "recipes", folder)
     (folder / "data/tiny").mkdir(parents=True)
     (folder / "data/tiny/blocks").symlink_to(sample / "blocks")
     return folder
@@ -58,15 +56,12 @@ def project(planned, tmp_path, monkeypatch):
     [
         (("plan", "--scale", "laptob"), "scale 'laptob' is unknown; did you mean 'laptop'?"),
         (("plan", "--recipe", "rival"), "recipe 'rival' is unknown; did you mean 'rivals'?"),
-        (
-            ("train", "--scale", "smoke"),
-            "plan/params.yaml is planned for scale 'tiny'; run 'stemrepro plan --scale smoke'",
-        ),
+        (("reproduce", "--scale", "laptob"), "scale 'laptob' is unknown; did you mean 'laptop'?"),
+        (("train", "--scale", "smoke"), "make reproduce"),
         (("train", "--scale", "tinny"), "scale 'tinny' is unknown; did you mean 'tiny'?"),
-        (("evaluate", "--scale", "smoke"), "run 'stemrepro plan --scale smoke'"),
-        (("evaluate", "--scale", "tinny"), "scale 'tinny' is unknown; did you mean 'tiny'?"),
+        (("score", "--scale", "tinny"), "scale 'tinny' is unknown; did you mean 'tiny'?"),
         (("data", "fetch", "--mix", "poems"), "mix 'poems' is unknown"),
-        (("data", "blocks", "--scale", "smoke"), "run 'stemrepro plan --scale smoke'"),
+        (("data", "bloks"), "step 'bloks' is unknown; did you mean 'blocks'?"),
         (("analyse", "nope", "--scale", "tiny"), "recipe 'nope' is unknown"),
         (("analyse", "rivals", "--scale", "tiny"), "is missing"),
         (("report", "--scale", "nope"), "scale 'nope' is unknown"),
@@ -89,12 +84,13 @@ def test_one_sentence_and_exit_code_two(arguments, words, planned, monkeypatch):
     assert sorted(planned.rglob("*")) == before  # nothing was made on the way
 
 
-def test_what_dvc_will_refuse_is_told_by_the_plan(project, monkeypatch):
+def test_what_dvc_will_refuse_is_told_before_the_work(project, monkeypatch):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(project.parent))
     (project / "elsewhere").mkdir()
     (project / "runs").symlink_to(project / "elsewhere")
-    done = run("plan", "--scale", "tiny", "--quiet")
-    assert (done.exit_code, done.stdout) == (0, "")
+    monkeypatch.setattr("stemrepro.pipeline.reproduce.reproduce", lambda *_: None)
+    done = run("reproduce", "--scale", "tiny")
+    assert done.exit_code == 0
     assert done.stderr.splitlines() == [
         "stemrepro: DVC needs a git repository here: git init -q && git add -A && git commit -qm stemrepro",
         "stemrepro: DVC refuses runs/, which is a link; docs/howto.md says how another disk is used",
@@ -121,18 +117,16 @@ def test_a_port_that_is_taken_is_told_before_an_address_is_printed(project, monk
         ("weight_decay: 0.1", "weight_decay: -0.1", r"weight_decay: Input should be greater than or equal to 0"),
         ("learning_rate: 0.01", "learning_rate: .inf", r"learning_rate: Input should be a finite number"),
         ("precision: 32-true", "precision: 8-true", r"precision: Input should be '32-true'"),
-        ("replaced_layers: []", "replaced_layers: [9]", r"layer 0 is never replaced"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_by_key(project, old, new, words):
     """As an experiment (dvc exp run -S) would set them."""
-    text = (project / "plan/params.yaml").read_text()
+    text = (project / "recipes/scales/tiny.yaml").read_text()
     assert old in text
-    (project / "plan/params.yaml").write_text(text.replace(old, new))
+    (project / "recipes/scales/tiny.yaml").write_text(text.replace(old, new))
     done = run("train", "--scale", "tiny", "--untracked", "dense")
     assert done.exit_code == 2
     assert words in done.stderr
-    assert "write it anew with 'stemrepro plan'" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -145,7 +139,20 @@ def test_wrong_options_name_what_there_is():
 
 def test_every_command_has_help():
     shown = run("--help").stdout
-    commands = ("plan", "data", "train", "evaluate", "analyse", "track", "paper", "cost", "sweep", "report", "verify")
+    commands = (
+        "reproduce",
+        "plan",
+        "data",
+        "train",
+        "score",
+        "analyse",
+        "track",
+        "paper",
+        "cost",
+        "sweep",
+        "report",
+        "verify",
+    )
     for name in commands:
         assert name in shown
         assert run(name, "--help").exit_code == 0
@@ -159,7 +166,7 @@ def test_several_arms_are_trained_and_scored_together_and_without_mlflow(project
     assert done.exit_code == 0, done.output
     assert re.search(r"trained, in runs/tiny/.* dense \d\.\d{3} \+- \d\.\d{3} \(2\), stem-full \d", plain(done.stdout))
     assert not (project / "mlflow.db").exists()
-    done = run("evaluate", *arms, "--part", "losses")
+    done = run("score", *arms, "--part", "losses")
     assert done.exit_code == 0, done.output
     for arm, ffn in (("dense", "dense"), ("stem-full", "stem")):
         folder = project / "scores/tiny/losses/main" / arm
@@ -170,7 +177,7 @@ def test_several_arms_are_trained_and_scored_together_and_without_mlflow(project
         assert (config["arm"], config["variant"], config["model"]["ffn"]) == (arm, "main", ffn)
     summary = json.loads((project / "scores/tiny/losses/main/stem-full/summary.json").read_text())
     assert summary["parameters"]["tables"] == 3 * 300 * 24
-    assert "0 of 2 arms were scored" in run("evaluate", *arms, "--part", "losses").stdout
+    assert "0 of 2 arms were scored" in run("score", *arms, "--part", "losses").stdout
 
 
 MARK = "STEMREPRO_TEST"
@@ -179,7 +186,7 @@ FORKSERVER, RUNS_THERE = "forkserver", "runs/tiny/*/*/seed*/config.yaml"
 TRIALS_THERE = "sweeps/tiny/two/runs/*/config.yaml"
 LONG = TINY | {"training": TINY["training"] | {"tokens": 32 * 4 * 80, "save_every": 20}, "workers": 2}
 """A scale whose runs are long enough to be stopped."""
-TRAIN, SCORE = "train dense stem-full", "evaluate --part losses dense"
+TRAIN, SCORE = "train dense stem-full", "score --part losses dense"
 SWEEP = "sweep recipes/sweeps/two.yaml"
 STOPPED = "stemrepro: stopped; what is finished is kept, and the same command resumes the rest\n"
 
@@ -238,7 +245,6 @@ def test_a_stopped_command_leaves_nothing_running_and_the_work_goes_on_from_ther
         assert run("train", "--scale", "tiny", "--untracked", "dense").exit_code == 0
     else:
         (project / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(LONG))
-        plan.write("tiny")
     arguments, mark = [*command.split(), "--scale", "tiny"], str(project)
     process = start([*arguments, *(["--workers", "2"] if command == SWEEP else [])], mark)
     for _ in range(2400):

@@ -8,19 +8,16 @@ from typer.testing import CliRunner
 
 from stemrepro.cli import app, names
 from stemrepro.config.address import MAIN, Address
-from stemrepro.pipeline import plan
+from stemrepro.pipeline.plan import make_plan
 from tests.conftest import ROOT, TINY
 
 
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory):
-    """recipes/ with a scale `tiny`, planned for the recipe `rivals` alone."""
+    """recipes/ with a scale `tiny`, with all recipes."""
     project = tmp_path_factory.mktemp("names")
     shutil.copytree(ROOT / "recipes", project / "recipes")
     (project / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(project)
-        plan.write("tiny", ("rivals",))
     run = project / "runs/tiny/main/stem-full/seed0"
     run.mkdir(parents=True)
     (run / "config.yaml").write_text("arm: stem-full\n")
@@ -48,11 +45,11 @@ AT = ("--scale", "tiny")
     ("arguments", "words"),
     [
         (("train", *AT, "stem-thrid"), "arm 'stem-thrid' is unknown; did you mean 'stem-third'?"),
-        (("evaluate", *AT, "dense", "stem-ful"), "arm 'stem-ful' is unknown; did you mean 'stem-full'?"),
+        (("score", *AT, "dense", "stem-ful"), "arm 'stem-ful' is unknown; did you mean 'stem-full'?"),
         (("train", *AT, "dense@haf"), "variant 'haf' is unknown; did you mean 'half'?"),
         (("train", *AT, "dense@rate-0.6"), "variant 'rate-0.6' is unknown; did you mean"),
         (("track", *AT, "stem-ful"), "run 'stem-ful' is unknown; did you mean 'stem-full'?"),
-        (("evaluate", *AT, "--part", "loses"), "part 'loses' is unknown; did you mean 'losses'?"),
+        (("score", *AT, "--part", "loses"), "part 'loses' is unknown; did you mean 'losses'?"),
         (("data", "corpse"), "step 'corpse' is unknown; did you mean 'corpus'?"),
         (("data", "corpus", "--mix", "sampel"), "mix 'sampel' is unknown; did you mean 'sample'?"),
         (("cost", "--shape", "llama-3.2-1b", "--stem", "thrid"), "placement 'thrid' is unknown; did you mean 'third'?"),
@@ -79,23 +76,18 @@ def test_what_was_meant(project, arguments, words):
 
 
 def test_planned_runs_are_chosen_by_name(project):
-    params = names.planned("tiny")
-    chosen = names.chosen(params, "tiny", ["stem-third", "dense"])
-    assert list(chosen) == [Address(MAIN, "stem-third"), Address(MAIN, "dense")]
-    assert chosen[Address(MAIN, "dense")].model.ffn == "dense"
-    assert names.chosen(params, "tiny", []) == params.planned("tiny")
+    plan = make_plan("tiny")
+    assert names.chosen(plan, ["stem-third", "dense"]) == [Address(MAIN, "stem-third"), Address(MAIN, "dense")]
+    assert names.chosen(plan, []) == list(plan.runs)
 
 
 def test_why_an_arm_that_is_there_is_not_planned(project, catalog):
     """Each reason why an arm exists and isn't planned, by an example from the recipes."""
-    wanted = {name: recipe.wanted() for name, recipe in catalog.at("laptop").recipes.items()}
     arms = {arm for recipe in catalog.recipes.values() for arm in recipe.arms}
     nowhere = next(arm for arm in catalog.arms if arm not in arms)
     text = sentence("train", *AT, nowhere)
     assert f"no recipe names arm '{nowhere}'" in text
     assert f"stemrepro new recipe NAME dense {nowhere}" in text
-    robustness = next(a for a in wanted["table_design"] if a not in wanted["rivals"])
-    assert f"'{robustness}' isn't planned, though table_design" in sentence("train", *AT, str(robustness))
     assert "no recipe wants arm 'dense' at variant 'rate-1-own'" in sentence("train", *AT, "dense@rate-1-own")
 
 
@@ -120,7 +112,7 @@ def offered(line, monkeypatch):
         ("stemrepro train dense@hal", {"dense@half"}),
         ("stemrepro train dense @ hal", {"half"}),  # as bash takes it apart
         ("stemrepro train --scale lapt", {"laptop"}),
-        ("stemrepro evaluate --part geo", {"geometry"}),
+        ("stemrepro score --part geo", {"geometry"}),
         ("stemrepro analyse riv", {"rivals"}),
         ("stemrepro plan --recipe riv", {"rivals"}),
         ("stemrepro explain riv", {"rivals/"}),

@@ -109,24 +109,6 @@ def test_make_says_what_is_missing_before_it_installs_anything(folder):
     assert subprocess.run(["make", "repository"]).returncode == 0
 
 
-@pytest.mark.skipif(not shutil.which("make"), reason="needs make")
-def test_make_runs_what_was_planned_or_nothing(repository):
-    """With no stage named 'dvc repro' would draw the committed results."""
-    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
-        shutil.copy(ROOT / name, name)
-    (repository / "bin").mkdir()
-    for name, does in {"stemrepro": "true", "dvc": 'echo "$@" > asked', "python": "true", ".installed": ""}.items():
-        (repository / "bin" / name).write_text(f"#!/bin/sh\n{does}\n")
-        (repository / "bin" / name).chmod(0o755)
-    make = ["make", "reproduce", "BIN=bin"]
-    assert subprocess.run(make, capture_output=True).returncode == 2
-    assert not (repository / "asked").exists()
-    (repository / "plan").mkdir()
-    (repository / "plan/targets").write_text("plan/dvc.yaml:one@smoke two@smoke\n")
-    assert subprocess.run(make, capture_output=True).returncode == 0
-    assert (repository / "asked").read_text() == "--wait-for-lock repro plan/dvc.yaml:one@smoke two@smoke\n"
-
-
 def test_a_package_that_is_not_installed_has_no_version(monkeypatch):
     """Training needs neither DVC nor lm-eval, and must not fail at its end for want of their numbers."""
     monkeypatch.setattr(provenance, "PACKAGES", ("pydantic", "no-such-package"))

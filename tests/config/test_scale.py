@@ -26,9 +26,9 @@ ACTIVE = {
 @pytest.mark.parametrize("name", SCALES)
 def test_every_scale_builds_all_its_runs(catalog, name):
     """On the meta device, where a model has shapes and no memory."""
-    params = plan.make_params(catalog, name)
-    assert estimate.estimate(params)["runs"] > 0
-    for config in {planned.model for planned in params.planned(name).values()}:
+    made = plan.make_plan(name, (), catalog)
+    assert estimate.estimate(made)["runs"] > 0
+    for config in {planned.model for planned in made.runs.values()}:
         with torch.device("meta"):
             model = Decoder(config)
         assert sum(p.numel() for p in model.parameters()) == parameter_counts(config)["total"]
@@ -37,7 +37,7 @@ def test_every_scale_builds_all_its_runs(catalog, name):
 @pytest.mark.parametrize(("name", "arm"), ACTIVE)
 def test_paper_scales_have_the_papers_counts(catalog, name, arm):
     """Counted on the meta device; of its totals only the 1B's can be rebuilt."""
-    planned = plan.make_params(catalog, name).planned(name)[Address(MAIN, arm)]
+    planned = plan.make_plan(name, (), catalog).runs[Address(MAIN, arm)]
     with torch.device("meta"):
         tensors = dict(Decoder(planned.model).named_parameters())
     total, counts = sum(p.numel() for p in tensors.values()), parameter_counts(planned.model)
@@ -51,7 +51,7 @@ def test_paper_scales_have_the_papers_counts(catalog, name, arm):
 
 @pytest.mark.parametrize("name", PAPER)
 def test_paper_scales_have_the_papers_budget(catalog, name):
-    planned = plan.make_params(catalog, name).planned(name)
+    planned = plan.make_plan(name, (), catalog).runs
     tokens, rate = {"paper-350m": (1e11, 2e-3), "paper-1b": (1e12, 4e-4)}[name]
     for address, run in planned.items():
         share = {MAIN: 1, "mid": 0.1, "longer-8": 0.02}[address.variant]

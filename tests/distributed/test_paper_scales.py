@@ -11,7 +11,7 @@ from stemrepro.common.files import digest, read_json
 from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.archives import SAMPLE
-from stemrepro.pipeline import plan
+from stemrepro.pipeline.plan import make_plan
 from stemrepro.pipeline.runs import asked_runs
 from tests.conftest import copy_recipes
 from tests.distributed.test_training import torchrun
@@ -66,16 +66,13 @@ def test_first_steps_on_two_processes(name, tmp_path, monkeypatch):
     """Of the pretraining; at 1B also of the mid-training after it, and of the extension after that."""
     monkeypatch.chdir(tmp_path)
     cut_down(name)
-    _, params = plan.write(name)
-    settings, (mix,) = params.scale[name], params.mixes
-    for step in ("fetch", "corpus"):
-        data(step, mix=mix)
-    for step in ("tokenizer", "blocks", *(["mid"] if settings.mid else []), "check"):
+    made = make_plan(name)
+    settings = made.scale
+    for step in (None, "check"):
         data(step, scale=name)
     stages = [MAIN, "mid", "longer-8"] if settings.mid else [MAIN]
-    planned = params.planned(name)
-    wanted = {address: planned[address] for address in [Address(stage, "stem-third") for stage in stages]}
-    runs = asked_runs(name, mix, planned, wanted, parallel=settings.parallel)
+    wanted = [Address(stage, "stem-third") for stage in stages]
+    runs = asked_runs(made, wanted)
     done = torchrun("-m", "stemrepro.cli", "train", *map(str, wanted), "--scale", name, "--untracked")
     assert done.returncode == 0, done.stderr
     blocks = {"own": f"data/{name}/blocks", "mid": f"data/{name}/mid/blocks"}

@@ -12,7 +12,7 @@ from tests.conftest import TINY, copy_recipes
 from tests.distributed.test_training import torchrun
 
 PARALLEL = Parallel(strategy="ddp", devices=2).model_dump()
-PLAN, TRAIN = ("plan", "--recipe", "rivals", "--quiet"), ("train", "dense", "--untracked", "--scale", "tiny")
+PLAN, TRAIN = ("plan", "--recipe", "rivals"), ("train", "dense", "--untracked", "--scale", "tiny")
 
 
 def write_scale(folder, **parallel):
@@ -46,10 +46,10 @@ def test_the_command_trains_on_two_devices(sample, tmp_path, monkeypatch):
     folder = tmp_path / "runs/tiny/main/dense/seed0"
     assert json.loads((folder / "provenance.json").read_text())["parallel"] == PARALLEL
     assert "parallel" not in (folder / "config.yaml").read_text()
-    params = tmp_path / "plan/params.yaml"
-    values = yaml.safe_load(params.read_text())
-    assert values["scale"]["tiny"].pop("parallel") == {"strategy": "ddp", "devices": 2}
-    params.write_text(yaml.safe_dump(values))
+    scale = tmp_path / "recipes/scales/tiny.yaml"
+    values = yaml.safe_load(scale.read_text())
+    assert values.pop("parallel")["devices"] == 2
+    scale.write_text(yaml.safe_dump(values))
     before = (folder / "weights.safetensors").stat().st_mtime_ns
     done = CliRunner().invoke(app, TRAIN)
     assert done.exit_code == 0, done.output

@@ -12,8 +12,9 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import sha256
 from stemrepro.config.address import MAIN, Address
 from stemrepro.evaluation import losses
-from stemrepro.pipeline import plan as planning
+from stemrepro.measures.catalog import load
 from stemrepro.pipeline.adopt import adopt
+from stemrepro.pipeline.plan import make_plan
 from stemrepro.pipeline.runs import runs_of
 from stemrepro.pipeline.score import arguments, score_key, write_scores
 from stemrepro.training.train import train
@@ -23,26 +24,24 @@ DENSE, STEM = Address(MAIN, "dense"), Address(MAIN, "stem-full")
 
 
 @pytest.fixture(scope="module")
-def params(tmp_path_factory):
+def plan(tmp_path_factory):
     """A plan of one seed of every arm of a recipe."""
     home = tmp_path_factory.mktemp("plan")
     shutil.copytree(ROOT / "recipes", home / "recipes")
     (home / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY))
-    return planning.write("tiny", ("validation_loss",), home / "recipes", home)[1]
+    return make_plan("tiny", ("validation_loss",), load(home / "recipes"))
 
 
 @pytest.fixture(scope="module")
-def made(params, sample, tmp_path_factory):
+def made(plan, sample, tmp_path_factory):
     """What the other machine has: two trained runs, and dense's losses."""
     home = tmp_path_factory.mktemp("there")
     (home / "data/tiny").mkdir(parents=True)
     (home / "data/tiny/blocks").symlink_to(sample / "blocks")
-    planned = params.planned("tiny")
-    two = {address: planned[address] for address in (DENSE, STEM)}
-    runs = runs_of("tiny", "sample", two, data=home / "data", runs=home / "runs")
+    runs = runs_of(plan, (DENSE, STEM), data=home / "data", runs=home / "runs")
     for run in runs:
         train(run, quiet)
-    given = arguments(params, "tiny", "losses", planned[DENSE], home / "data")
+    given = arguments(plan, "losses", plan.runs[DENSE], home / "data")
     out = home / "scores/tiny/losses" / DENSE.path
     key = score_key(runs[:1], "losses", given)
     write_scores("losses", runs[:1], [losses.score(runs[0], quiet, **given)], given, out, key)
@@ -56,7 +55,7 @@ def there(made, tmp_path):
 
 
 @pytest.fixture
-def take_in(params, there, tmp_path):
+def take_in(plan, there, tmp_path):
     """take_in() packs what is there and returns what `adopt` says; here/ has the text alone before."""
     here = tmp_path / "here"
     (here / "data").mkdir(parents=True)
@@ -68,7 +67,7 @@ def take_in(params, there, tmp_path):
             for name in ("runs", "scores", "about.json"):
                 if (there / name).exists():
                     packed.add(there / name, name)
-        return adopt(params, "tiny", archive, here / "data", here / "runs", here / "scores")
+        return adopt(plan, archive, here / "data", here / "runs", here / "scores")
 
     return take
 
@@ -187,7 +186,7 @@ def test_scores_of_other_runs_are_refused(take_in, there):
     assert take_in()[1] == ["losses of dense: scored from other runs, text or code"]
 
 
-def test_an_archive_that_is_cut_short_or_holds_a_link_changes_nothing(params, there, tmp_path):
+def test_an_archive_that_is_cut_short_or_holds_a_link_changes_nothing(plan, there, tmp_path):
     archive, folders = tmp_path / "made.tar", (there / "data", tmp_path / "runs", tmp_path / "scores")
 
     def refused(words: str, source: Path, name: str, share: float = 1.0) -> None:
@@ -195,7 +194,7 @@ def test_an_archive_that_is_cut_short_or_holds_a_link_changes_nothing(params, th
             packed.add(source, name)
         archive.write_bytes(archive.read_bytes()[: int(share * archive.stat().st_size)])
         with pytest.raises(UserError, match=words):
-            adopt(params, "tiny", archive, *folders)
+            adopt(plan, archive, *folders)
 
     refused(r"made\.tar can't be read as a tar archive", there / "runs", "runs", share=0.5)
     refused(r"made\.tar can't be read as a tar archive", ROOT / "README.md", "../out.md")

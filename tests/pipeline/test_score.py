@@ -3,7 +3,6 @@
 import inspect
 import pkgutil
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,8 +13,8 @@ from stemrepro.config.address import MAIN, Address
 from stemrepro.config.scores import PARTS
 from stemrepro.evaluation import losses
 from stemrepro.measures.reading import read_summary
-from stemrepro.pipeline.plan import make_params
-from stemrepro.pipeline.runs import Planned, runs_of
+from stemrepro.pipeline.plan import Planned, make_plan
+from stemrepro.pipeline.runs import runs_of
 from stemrepro.pipeline.score import arguments, pending, plan_of, score_key, up_to_date, write_scores
 from stemrepro.training.train import train
 from tests.conftest import quiet
@@ -24,14 +23,15 @@ DENSE = Address(MAIN, "dense")
 
 
 @pytest.fixture
-def place(make_run, sample, tmp_path):
+def place(make_run, sample, tiny, catalog, tmp_path):
     """A plan of one run, its text in data/, and the folders for `pending`."""
     folders = tmp_path / "data", tmp_path / "runs", tmp_path / "scores"
     (folders[0] / "tiny").mkdir(parents=True)
     (folders[0] / "tiny/blocks").symlink_to(sample / "blocks")
     run = make_run("dense")
-    planned = {DENSE: Planned(model=run.model, training=run.training, losses=("losses",), seeds={"losses": (0,)})}
-    return planned, runs_of("tiny", "sample", planned, None, *folders[:2])[0], folders
+    runs = {DENSE: Planned(run.model, run.training, None, 0, "own", ("losses",), {"losses": (0,)})}
+    plan = replace(make_plan("smoke", ("paper_audit",), catalog), name="tiny", scale=tiny, runs=runs)
+    return plan, runs_of(plan, None, None, *folders[:2])[0], folders
 
 
 @pytest.fixture
@@ -92,40 +92,39 @@ def test_a_summary_has_the_plan_that_arms_share(make_run, given, tiny, tmp_path)
     assert plan_of(deeper, given)["settings of training"] != summary["settings of training"]
 
 
-def test_only_runs_that_ended_are_scored_and_each_once(place, tiny):
-    planned, run, folders = place
-    plan = SimpleNamespace(scale={"tiny": tiny}, mix={tiny.data: None})
+def test_only_runs_that_ended_are_scored_and_each_once(place):
+    plan, run, folders = place
     with pytest.raises(UserError, match=r"weights\.safetensors is missing; train that run first"):
-        list(pending(plan, "tiny", "losses", planned, *folders))
+        list(pending(plan, "losses", None, *folders))
     train(run, quiet)
-    ((members, needs, out, key),) = pending(plan, "tiny", "losses", planned, *folders)
+    ((members, needs, out, key),) = pending(plan, "losses", None, *folders)
     assert members == [run]
     assert out == folders[2] / "tiny/losses/main/dense"
     write_scores("losses", members, [losses.score(run, quiet, **needs)], needs, out, key)
-    assert list(pending(plan, "tiny", "losses", planned, *folders)) == []
-    assert list(pending(plan, "tiny", "benchmarks", planned, *folders)) == []
+    assert list(pending(plan, "losses", None, *folders)) == []
+    assert list(pending(plan, "benchmarks", None, *folders)) == []
 
 
 @pytest.fixture(scope="module")
 def plans(catalog):
     """Scales that have every kind of scores between them."""
-    return {scale: make_params(catalog, scale) for scale in ("smoke", "atlas", "recall", "capacity", "needle")}
+    return {scale: make_plan(scale, (), catalog) for scale in ("smoke", "atlas", "recall", "capacity", "needle")}
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_a_kind_of_scores_gets_what_its_function_takes(plans, part):
     score, calls = pkgutil.resolve_name(f"stemrepro.evaluation.{part}:score"), 0
-    for scale, params in plans.items():
-        for arm in params.planned(scale).values():
+    for plan in plans.values():
+        for arm in plan.runs.values():
             if part in arm.seeds:
-                inspect.signature(score).bind("run", quiet, **arguments(params, scale, part, arm))
+                inspect.signature(score).bind("run", quiet, **arguments(plan, part, arm))
                 calls += 1
     assert calls
 
 
 def test_a_scale_that_lacks_what_a_kind_of_scores_needs_is_refused(plans):
-    arm = plans["smoke"].planned("smoke")[DENSE]
+    arm = plans["smoke"].runs[DENSE]
     with pytest.raises(UserError, match="scale 'smoke' says nothing under 'knowledge', which the scores 'edits' need"):
-        arguments(plans["smoke"], "smoke", "edits", arm)
+        arguments(plans["smoke"], "edits", arm)
     with pytest.raises(UserError, match="scale 'smoke' needs a mix of kind 'needles' for the scores 'haystack'"):
-        arguments(plans["smoke"], "smoke", "haystack", arm)
+        arguments(plans["smoke"], "haystack", arm)

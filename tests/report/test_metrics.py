@@ -9,8 +9,7 @@ import yaml
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
-from stemrepro.pipeline.stages import metrics_list
-from stemrepro.report.metrics import GAP, compared_arms, write_list, write_metrics
+from stemrepro.report.metrics import GAP, compared_arms, write_metrics
 from stemrepro.tracking.arm import gap
 from tests.conftest import ROOT
 from tests.made_up import write_arm, write_summary
@@ -47,15 +46,6 @@ def test_gaps_are_of_the_seeds_that_both_have(catalog, scores, tmp_path):
         "gap (nats/token)": 0.4, "kFLOPs/token": 273.9, "parameters": 571_552, "loss (nats/token)": 3.7
     }  # fmt: skip
     assert metrics["stem-third"].keys() == {"kFLOPs/token", "parameters"}  # a run of it diverged
-
-
-def test_dvc_is_given_the_widest_gap_first(catalog, scores, tmp_path):
-    """An arm behind dense is below it, and one that diverged comes last."""
-    write_arm(scores / "laptop/losses/main/up-removed", [4.5, 4.7, 9.5])
-    write_metrics(catalog, "laptop", scores, tmp_path / "metrics")
-    write_list(["laptop", "none-here"], file := tmp_path / "plan/deep/dvc.yaml", tmp_path / "metrics")
-    assert [path.stem for path in listed(file)] == ["stem-full", "dense", "up-removed", "stem-third"]
-    assert all(path.is_file() for path in listed(file))
 
 
 def test_arms_of_two_plans_have_no_gap(catalog, scores, tmp_path):
@@ -117,10 +107,3 @@ def test_the_committed_ones_follow_from_the_scores(catalog, scale, tmp_path):
     write_metrics(catalog, scale, ROOT / "scores", tmp_path)
     assert read(tmp_path / scale) == read(ROOT / "metrics" / scale)
     assert set(read(ROOT / "metrics" / scale)) <= set(compared_arms(catalog.at(scale)))
-
-
-def test_the_committed_list_is_of_all_scales_that_git_holds(catalog, tmp_path):
-    scales, file = metrics_list(catalog, "laptop")
-    write_list(scales, tmp_path / "dvc.yaml", ROOT / "metrics")
-    assert listed(tmp_path / "dvc.yaml") == listed(ROOT / file)
-    assert metrics_list(catalog, "smoke") == (["smoke"], Path("plan/metrics/dvc.yaml"))

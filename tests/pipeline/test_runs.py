@@ -12,13 +12,13 @@ from stemrepro.common.files import digest
 from stemrepro.common.workers import Job
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.blend import write_blend
-from stemrepro.pipeline import plan as planning
-from stemrepro.pipeline.runs import Planned, asked_runs, by_stage, read_params, runs_of, share_of
+from stemrepro.pipeline.plan import Planned, make_plan
+from stemrepro.pipeline.runs import asked_runs, by_stage, runs_of, share_of
 from stemrepro.training.run import InitFrom
 from tests.conftest import ROOT, TINY
 
 
-def test_a_run_that_is_requested_alone_knows_the_shorter_ones_of_its_stable_phase(make_run, tiny, sample, tmp_path):
+def test_a_run_asked_for_alone_knows_shorter_ones_of_its_stable_phase(make_run, tiny, sample, catalog, tmp_path):
     """Else `stemrepro train dense@long` would train the whole stable phase anew."""
     (tmp_path / "data/tiny").mkdir(parents=True)
     (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
@@ -27,21 +27,22 @@ def test_a_run_that_is_requested_alone_knows_the_shorter_ones_of_its_stable_phas
 
     def planned(steps, **fields):
         training = run.training.model_copy(update={"tokens": steps * step} | fields)
-        return Planned(model=run.model, training=training, losses=(), seeds={"losses": (0, 1)})
+        return Planned(run.model, training, None, 0, "own", (), {"losses": (0, 1)})
 
-    plan = {Address("short", "dense"): planned(5, **wsd), Address("long", "dense"): planned(20, **wsd)}
-    plan |= {Address(MAIN, "dense"): planned(12)}
+    arms = {Address("short", "dense"): planned(5, **wsd), Address("long", "dense"): planned(20, **wsd)}
+    arms |= {Address(MAIN, "dense"): planned(12)}
+    plan = replace(make_plan("smoke", ("paper_audit",), catalog), name="tiny", scale=tiny, runs=arms)
     folders = tmp_path / "data", tmp_path / "runs"
-    long = asked_runs("tiny", "sample", plan, {Address("long", "dense"): plan[Address("long", "dense")]}, *folders)
+    long = asked_runs(plan, [Address("long", "dense")], *folders)
     assert [(one.address.variant, one.seed, one.prefixes) for one in long] == [
         ("long", seed, (tmp_path / f"runs/tiny/short/dense/seed{seed}",)) for seed in (0, 1)
     ]
-    (plain, _) = asked_runs("tiny", "sample", plan, {Address(MAIN, "dense"): plan[Address(MAIN, "dense")]}, *folders)
+    (plain, _) = asked_runs(plan, [Address(MAIN, "dense")], *folders)
     assert plain.prefixes == ()
 
 
 def test_runs_that_resume_from_others_are_planned_with_them(sample, tmp_path, monkeypatch):
-    """The whole way: a variant that extends, the plan's file, and runs; also where only later ones are requested."""
+    """The whole way: a variant that extends, the plan, and runs; also where only later ones are requested."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "recipes", "recipes")
     (tmp_path / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY | {"seeds": [0, 1]}))
@@ -52,9 +53,8 @@ def test_runs_that_resume_from_others_are_planned_with_them(sample, tmp_path, mo
     settings = yaml.safe_load(recipe.read_text())
     settings["variants"]["later"] = {"arms": ["dense", "stem-full"], "seeds": 2}
     recipe.write_text(yaml.safe_dump(settings))
-    planning.write("tiny", ("rivals",))
-    planned = read_params().planned("tiny")
-    every = {(run.address, run.seed): run for run in runs_of("tiny", "sample", planned)}
+    plan = make_plan("tiny", ("rivals",))
+    every = {(run.address, run.seed): run for run in runs_of(plan)}
     later, parent = every[Address("later", "stem-full"), 1], every[Address(MAIN, "stem-full"), 1]
     assert (later.init_from.folder, later.init_from.parent, later.init_from.tables) == (
         parent.folder,
@@ -64,12 +64,10 @@ def test_runs_that_resume_from_others_are_planned_with_them(sample, tmp_path, mo
     assert (later.training.sequence, later.training.batch) == (2 * parent.training.sequence, parent.training.batch // 2)
     assert later.model.rope_base == 10 * parent.model.rope_base
     assert {str(address) for (address, _), run in every.items() if run.keep_final_checkpoint} == {"dense", "stem-full"}
-    requested = {Address("later", "dense"): planned[Address("later", "dense")]}
-    assert [run.init_from.folder for run in asked_runs("tiny", "sample", planned, requested)] == [
+    assert [run.init_from.folder for run in asked_runs(plan, [Address("later", "dense")])] == [
         every[Address(MAIN, "dense"), seed].folder for seed in (0, 1)
     ]
-    requested = {Address(MAIN, "dense"): planned[Address(MAIN, "dense")]}
-    assert all(run.keep_final_checkpoint for run in asked_runs("tiny", "sample", planned, requested)[:2])
+    assert all(run.keep_final_checkpoint for run in asked_runs(plan, [Address(MAIN, "dense")])[:2])
 
 
 def test_shares_are_whole_even_and_keep_runs_with_what_they_resume_from(make_run, tmp_path):
@@ -111,16 +109,16 @@ def blended(sample, tmp_path, monkeypatch):
     folder = tmp_path / "data/tiny"
     folder.mkdir(parents=True)
     (folder / "blocks").symlink_to(sample / "blocks")
-    _, params = planning.write("tiny", ("mid_training",))
+    plan = make_plan("tiny", ("mid_training",))
     with pytest.raises(UserError, match="data/tiny/mid/blocks is missing; run 'make reproduce' with its SCALE"):
-        runs_of("tiny", "sample", read_params().planned("tiny"))
+        runs_of(plan)
     place = (sample / "corpus", sample / "tokenizer.json", folder / "mid", tmp_path / "card.md")
-    write_blend("mid-sample", params.scale["tiny"].mid.mix, 4000, *place)
-    return read_params().planned("tiny")
+    write_blend("mid-sample", plan.blend[0], 4000, *place)
+    return plan
 
 
 def test_a_stage_on_a_blend_reads_it_and_its_parent_does_not(blended):
-    every = {(run.address, run.seed): run for run in runs_of("tiny", "sample", blended)}
+    every = {(run.address, run.seed): run for run in runs_of(blended)}
     later, parent = every[Address("mid", "dense"), 0], every[Address(MAIN, "dense"), 0]
     assert (later.blocks, later.mix) == (Path("data/tiny/mid/blocks"), "mid")
     assert (parent.blocks, parent.mix) == (Path("data/tiny/blocks"), "sample")
@@ -131,7 +129,7 @@ def test_a_stage_on_a_blend_reads_it_and_its_parent_does_not(blended):
 
 def test_a_stage_may_follow_a_stage(blended):
     """It begins where the runs before it that read the same text ended, and they keep their ends."""
-    every = {(run.address, run.seed): run for run in runs_of("tiny", "sample", blended)}
+    every = {(run.address, run.seed): run for run in runs_of(blended)}
     main, mid, back, more = (every[Address(name, "stem-third"), 0] for name in (MAIN, "mid", "back", "more"))
     assert [run.init_from.parent for run in (back, more)] == [digest(mid.config)] * 2
     assert (back.blocks, more.blocks) == (main.blocks, mid.blocks)
@@ -139,12 +137,12 @@ def test_a_stage_may_follow_a_stage(blended):
     assert (back.init_from.tokens, back.init_from.batches) == (main.training.tokens, micro_batches)
     assert (more.init_from.tokens, more.init_from.batches) == (mid.training.tokens, 0)  # its sequences are longer
     assert [run.keep_final_checkpoint for run in (main, mid, back, more)] == [True, True, False, False]
-    (alone,) = asked_runs("tiny", "sample", blended, {Address("mid", "dense"): blended[Address("mid", "dense")]})[:1]
+    (alone,) = asked_runs(blended, [Address("mid", "dense")])[:1]
     assert alone.keep_final_checkpoint
 
 
 def test_stages_are_trained_one_after_another(blended):
-    runs = [run for run in runs_of("tiny", "sample", blended) if run.address.arm == "dense"]
+    runs = [run for run in runs_of(blended) if run.address.arm == "dense"]
     jobs = [Job("", run, str(run), 1, {}, 1.0, True) for run in reversed(runs)]
     names = [{job.run.address.variant for job in stage} for stage in by_stage(jobs)]
     assert names == [{MAIN}, {"mid"}, {"back", "more"}]
