@@ -1,11 +1,10 @@
-# make reproduce [SCALE=laptop]   everything, from pinned text to judged figures
+# make reproduce                  the default study by DVC, from pinned text to the page
+# make reproduce SCALE=smoke      a scale of recipes/scales/ in one process; RECIPE=rivals: one table or figure
 # make test                       the test suite
 # make lint                       style, words and types
-# make figures [SCALE=laptop]     redraws from committed scores, without training
+# make figures [SCALE=width]      redraws from committed scores what an edit has changed, or a scale
 # make ui [SCALE=laptop]          the arms side by side in MLflow, at the address that it prints [PORT=5000]
 # make bundle                     all that is committed as one file with hashes, for an archive such as Zenodo
-# A recipe of a scale of its own brings that along.
-SCALE ?= $(or $(shell sed -n 's/^scales: *\[\([a-z0-9-]*\).*/\1/p' recipes/$(RECIPE).yaml 2>/dev/null),laptop)
 PYTHON ?= python3
 PORT ?= 5000
 BIN := .venv/bin
@@ -18,11 +17,13 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 .PHONY: reproduce repository test figures ui bundle lint
 
 reproduce: repository $(BIN)/.installed
-	@stemrepro plan --scale $(SCALE) $(if $(RECIPE),--recipe $(RECIPE))
-	@targets=$$(cat plan/targets) && dvc --wait-for-lock repro $$targets
-	$(if $(RECIPE),@stemrepro judge --scale $(SCALE))
-	-@[ ! -d runs/$(SCALE) ] && [ ! -d scores/$(SCALE)/losses ] || stemrepro track --scale $(SCALE)
-	@stemrepro verify --scale $(SCALE); code=$$?; echo "Figures and verdicts: results/$(SCALE)/"; [ $$code -eq 3 ] || exit $$code
+ifeq ($(SCALE)$(RECIPE),)
+	@dvc --wait-for-lock repro
+	-@stemrepro track
+	@stemrepro verify; code=$$?; echo "Figures and verdicts: results/laptop/"; [ $$code -eq 3 ] || exit $$code
+else
+	@stemrepro reproduce $(if $(SCALE),--scale $(SCALE)) $(if $(RECIPE),--recipe $(RECIPE))
+endif
 
 repository:
 	@said=$$(LC_ALL=C git rev-parse --git-dir 2>&1) || case "$$said" in *dubious*) ;; *) \
@@ -33,13 +34,16 @@ repository:
 test: $(BIN)/.installed-dev
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-figures: $(BIN)/.installed
+figures: repository $(BIN)/.installed
+ifeq ($(SCALE),)
+	@dvc repro -q -s studies/dvc.yaml:figure
+	@dvc repro -s analyse report
+else
 	@stemrepro analyse --scale $(SCALE)
-	-@stemrepro track --scale $(SCALE)
-	@echo "Figures and verdicts: results/$(SCALE)/"
+endif
 
 ui: $(BIN)/.installed
-	@stemrepro track --scale $(SCALE) --port $(PORT)
+	@stemrepro track $(if $(SCALE),--scale $(SCALE)) --port $(PORT)
 	@case "$$MLFLOW_TRACKING_URI" in \
 	  http*) ;; \
 	  *) exec mlflow server --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}" --host 127.0.0.1 --port $(PORT) --workers 1 ;; \

@@ -51,7 +51,8 @@ def new_recipe(
         print(f"written: {', '.join(new_method(name))}")
         print("next, by docs/leaderboard.md: edit the class, say in the recipe what you claim, and commit both; then")
         print(f"  stemrepro plan --scale leaderboard --recipe {name}")
-        print(f"  dvc repro plan/sweeps/dvc.yaml:sweep@{name}   # 12 trials; prints a line for the scale's `tuned`")
+        print("  stemrepro data --scale leaderboard")
+        print(f"  stemrepro sweep recipes/sweeps/{name}.yaml --scale leaderboard   # 12 trials; a line for `tuned`")
         print(f"  make reproduce RECIPE={name}   # 5 seeds on each track; its row is in results/{name}.md")
         return
     print(f"written: {', '.join(write(name, arms or []))}")

@@ -65,7 +65,7 @@ def _record(about: Exported) -> list[str]:
 def _scores(about: Exported) -> list[str]:
     arm, seed = ArmLosses(about.losses), about.settings.seed
     if not (about.losses / "losses.csv").exists():
-        return ["This run wasn't scored when it was exported (`stemrepro evaluate`)."]
+        return ["This run wasn't scored when it was exported (`stemrepro score`)."]
     if arm.summary["params_hash"] != about.settings.params_hash or seed not in arm.scored:
         return ["The scores at the time of the export are of other runs or settings than this one's; none are shown."]
     losses = {

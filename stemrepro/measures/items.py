@@ -1,4 +1,4 @@
-"""The benchmark items of an arm that `stemrepro evaluate` wrote, and paired differences of arms, item by item.
+"""The benchmark items of an arm that `stemrepro score` wrote, and paired differences of arms, item by item.
 
 A score is "accuracy" (points; under each task's own acc or acc_norm) or "margin" (bits). It is that of a task, or of a
 group of the recipe, whose tasks all count the same. `seen` keeps, for each seed, the items whose fact was in that
@@ -62,7 +62,7 @@ class Sample:
 
 
 class ArmItems(ArmTasks):
-    """Benchmark scores of one arm: what `stemrepro evaluate --part benchmarks` wrote.
+    """Benchmark scores of one arm: what `stemrepro score --part benchmarks` wrote.
 
     Raises:
         UserError: a file is missing or unreadable.

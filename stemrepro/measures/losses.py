@@ -1,4 +1,4 @@
-"""The losses of an arm that `stemrepro evaluate` wrote, and paired differences of arms, of which most measures consist.
+"""The losses of an arm that `stemrepro score` wrote, and paired differences of arms, of which most measures consist.
 
 Whatever can't be right is refused by file.
 """
