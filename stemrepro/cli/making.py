@@ -40,7 +40,15 @@ def reproduce(
     at = scale or next((where for name in chosen for where in catalog.recipe(name).scales[:1]), "laptop")
     print(line(make_plan(at, chosen, catalog)))
     warn_of_links()
-    do_all(catalog, at, chosen, partial(print, flush=True), not untracked)
+    anew = do_all(catalog, at, chosen, partial(print, flush=True), not untracked)
+    if anew and not untracked:
+        from stemrepro.cli.results import track  # MLflow: seconds, where nothing is new
+
+        try:
+            track(scale=at)
+        except Exception as error:  # whatever MLflow says: results are there
+            print(f"stemrepro: MLflow is not up to date: {error}", file=sys.stderr)
+    print(f"figures and verdicts: {RESULTS / at}/")
 
 
 def warn_of_links() -> None:
@@ -182,8 +190,9 @@ def score(
     plan = make_plan(scale, (), catalog)
     chosen = names.chosen(plan, runs or [])
     (SCORES / scale).mkdir(parents=True, exist_ok=True)
-    for line in reproduce.score(plan, chosen, tuple(PARTS) if part is None else (part,)):
-        print(line)
+    for kind, (new, total) in reproduce.score(plan, chosen, tuple(PARTS) if part is None else (part,)).items():
+        if total:
+            print(f"{kind}: {new} of {total} arms were scored now; they are in {SCORES / scale / kind}/")
     if part is None and not runs:
         counts(plan, text_steps(plan)[2]).do()
         reproduce.write_metrics(catalog, scale)

@@ -22,15 +22,14 @@ RECORDS = ("arms", "variants", "paper", "shapes")
 """Files of recipes/ that every figure follows from."""
 
 
-def score(plan: Plan, addresses: Iterable[Address], parts: Iterable[str]) -> list[str]:
-    """Score runs as far as they aren't scored, by kind of scores; return a line for each kind.
+def score(plan: Plan, addresses: Iterable[Address], parts: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Score runs as far as they aren't scored; return by kind of scores how many arms were, of how many.
 
     Raises:
         UserError: a run isn't finished, or differs from the plan.
     """
     os.environ.setdefault("HF_HUB_OFFLINE", "0" if plan.scale.benchmarks.hub else "1")
-    counted = [(part, *evaluate(plan, part, list(addresses))) for part in parts]
-    return [f"{part}: {new} of {total} arms were scored now" for part, new, total in counted if total]
+    return {part: evaluate(plan, part, list(addresses)) for part in parts}
 
 
 def _hashes(paths: Iterable[Path]) -> list[list[str]]:
@@ -97,8 +96,8 @@ def page(catalog: Catalog, scale: str) -> Step:
 
 def reproduce(
     catalog: Catalog, scale: str, recipes: tuple[str, ...], tell: Callable[[str], None], tracked: bool = True
-) -> None:
-    """Do all steps of a scale, or of some of its recipes, each as far as it isn't done.
+) -> bool:
+    """Do all steps of a scale, or of some of its recipes, each as far as it isn't done; tell whether one wasn't.
 
     Args:
         tell: called with a line for each part of the way.
@@ -115,15 +114,18 @@ def reproduce(
     left = sum(not run.ended for run in runs)
     train(plan, runs, replace=True, tracked=tracked)
     tell(f"train: {left} of {len(runs)} runs")
-    counts(plan, text[2]).do()
-    for line in score(plan, plan.runs, PARTS):
-        tell(line)
+    made += ["counts"] if counts(plan, text[2]).do() else []
+    scored = score(plan, plan.runs, PARTS)
+    tell(f"score: {', '.join(f'{part} {new} of {total}' for part, (new, total) in scored.items() if total)} arms")
     figures = [figure(catalog, scale, name) for name in recipes or catalog.at(scale).recipes]
     undrawn = [step for step in figures if not step.done()]
     analyse_all([step.name.removeprefix("figure ") for step in undrawn], scale)
     for step in undrawn:
         step.record()
     tell(f"figures: {len(undrawn)} of {len(figures)}")
-    write_metrics(catalog, scale)
+    anew = bool(made or left or undrawn or any(new for new, _ in scored.values()))
+    if anew:
+        write_metrics(catalog, scale)
     if not recipes:
         tell(f"page: {'written' if page(catalog, scale).do() else 'nothing to do'}")
+    return anew

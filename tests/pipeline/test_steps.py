@@ -41,9 +41,7 @@ def test_a_step_is_done_once(chain):
     assert made == ["one", "two"]
 
 
-@pytest.mark.parametrize(
-    ("changed", "again"), [({"first": "other"}, ["one", "two"]), ({"second": ["other"]}, ["two"])]
-)
+@pytest.mark.parametrize(("changed", "again"), [({"first": "other"}, ["one", "two"]), ({"second": ["other"]}, ["two"])])
 def test_other_settings_do_it_again_with_what_follows(chain, changed, again):
     steps, *_ = chain
     done(steps())
@@ -81,10 +79,10 @@ def test_work_that_failed_is_not_done(chain, tmp_path):
 
     def fail():
         (tmp_path / "one").write_text("half")
-        raise OSError
+        raise OSError("no room")
 
     one, _ = steps()
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="no room"):
         replace(one, make=fail).do()
     assert not one.done()
 

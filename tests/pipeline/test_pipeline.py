@@ -1,4 +1,4 @@
-"""A plan of two small recipes end to end at the smoke scale, in a fresh repository, by the commands that users type.
+"""Two small recipes end to end, in a fresh repository, by the commands that users type: in one process, and by DVC.
 
 Then what runs again after an edit, in trained runs and scored arms. tests/test_analyses.py draws every analysis.
 """
@@ -7,9 +7,11 @@ import json
 import os
 import re
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import chdir
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -31,7 +33,7 @@ paper_item: none
 place: 1
 measure: comparison
 origin: control
-scales: [smoke]
+scales: [tiny]
 arms: [dense, stem-half]
 scores: [losses, benchmarks]
 variants: {official-start: {}}
@@ -66,28 +68,32 @@ def draw(data: pd.DataFrame, measure) -> Figure:
     return forest.draw(data, measure)
 '''
 SMALLER = {
+    "scoreboard: results/smoke": "scoreboard: results",
     "vocab: 512,": "vocab: 512, layers: 3,",
     "tokens: 8192, batch: 16, micro_batch: 16,": "tokens: 1024, batch: 4, micro_batch: 4,",
     "eval_tokens: 1024, eval_batch: 16,": "eval_tokens: 256, eval_batch: 4,",
     "tokens: 2048,": "tokens: 512,",
     "items: 10": "items: 3",
 }
-"""What is edited in the scale: starts of processes are what takes long here."""
-OF_PLAN = "plan/dvc.yaml:"
-PLAN = ("stemrepro", "plan", "--scale", "smoke", "--quiet")
+"""What scale `tiny` has for smoke's: starts of processes are what takes long here."""
+REPRODUCE = "stemrepro", "reproduce", "--scale", "tiny"
+PARAMS = "scale: tiny\nmix: sample\nrecipes: [pair]\n"
 
 
-def targets(*names: str) -> tuple[str, ...]:
-    """Stages of the plan, which aren't those of dvc.yaml."""
-    return tuple(f"{OF_PLAN}{name}@smoke" for name in names)
-
-
-TARGETS = targets("pair", "metrics")
+def pipeline() -> str:
+    """dvc.yaml as it is, for one scale and recipe: without the other recipes, the blend, the page and plots."""
+    text = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
+    text = text[: text.index("  report:\n")]
+    others = rf"^ +- (recipes/(?!{'|'.join(RECORDS)}|scales)\w+\.yaml|results/.*data_card_mid.*)\n"
+    return re.sub(others, "", text, flags=re.MULTILINE).replace(
+        "    deps:\n      - data/${scale}/blocks\n",
+        "    deps:\n      - recipes/pair.yaml\n      - data/${scale}/blocks\n",
+    )
 
 
 def ran(output: str) -> set[str]:
-    """The plan's stages that ran, by what DVC printed."""
-    return set(re.findall(rf"Running stage '{OF_PLAN}([^']+)'", output))
+    """The stages that ran, by what DVC printed."""
+    return set(re.findall(r"Running stage '([^']+)'", output))
 
 
 class Project:
@@ -101,10 +107,14 @@ class Project:
         (folder / "analysis").mkdir()
         for name in (".dvcignore", ".gitignore", *(f"recipes/{name}.yaml" for name in (*RECORDS, "paper_audit"))):
             shutil.copy(ROOT / name, folder / name)
+        shutil.copy(ROOT / "recipes/scales/smoke.yaml", folder / "recipes/scales/tiny.yaml")
         for whole, small in SMALLER.items():
-            self.edit("recipes/scales/smoke.yaml", whole, small)
+            self.edit("recipes/scales/tiny.yaml", whole, small)
         (folder / "recipes/pair.yaml").write_text(PAIR)
+        (folder / "recipes/questions.yaml").write_text("{}\n")
         (folder / "analysis/pair.py").write_text(ANALYSIS)
+        (folder / "params.yaml").write_text(PARAMS)
+        (folder / "dvc.yaml").write_text(pipeline())
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # where dvc and stemrepro are
         settings = {"PATH": path, "PYTHONPATH": str(folder), "DVC_NO_ANALYTICS": "1", "PIP_NO_INDEX": "1"}
         self.environment = os.environ | settings
@@ -122,10 +132,6 @@ class Project:
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    def stale(self) -> set[str]:
-        """Stages that DVC would run for TARGETS."""
-        return ran(self.call("dvc", "repro", "--dry", *TARGETS))
-
     def edit(self, path: str, old: str, new: str) -> None:
         file = self.folder / path
         assert old in file.read_text()
@@ -136,9 +142,7 @@ class Project:
 def project(tmp_path_factory, empty_database):
     project = Project(tmp_path_factory.mktemp("project"))
     shutil.copy(empty_database, project.folder / "mlflow.db")
-    project.call(*PLAN)
-    project.call("dvc", "repro", *TARGETS)
-    project.call("stemrepro", "judge", "--scale", "smoke")
+    project.said = project.call(*REPRODUCE, "--recipe", "pair")
     return project
 
 
@@ -151,8 +155,8 @@ def restored(project):
 
 
 def test_a_recipe_gives_figures_and_a_verdict_for_which_one_seed_is_never_enough(project):
-    folder = project.folder / "results/smoke/pair"
-    files = {"figure.svg", "data.csv", "evidence.json", "verdicts.json", "provenance.json"}
+    folder = project.folder / "results/tiny/pair"
+    files = {"figure.svg", "data.csv", "verdicts.json", "provenance.json"}
     assert files <= {path.name for path in folder.iterdir()}
     (row,) = json.loads((folder / "verdicts.json").read_text())
     assert row["verdict"] == "undecided"
@@ -161,23 +165,21 @@ def test_a_recipe_gives_figures_and_a_verdict_for_which_one_seed_is_never_enough
     assert (folder.parent / "data_card.md").exists()
 
 
-def test_every_run_was_tracked_while_it_trained_and_scores_come_with_a_sync(project):
-    """Training keeps MLflow up to date by itself; `stemrepro track` adds what came after."""
+def test_the_way_is_told_in_a_line_a_step(project):
+    lines = project.said.splitlines()
+    assert any(
+        re.match(r"tiny: 4 runs \(4 arms at 2 variants\), .* of training on this machine's CPU", line) for line in lines
+    )
+    for line in ("text: fetch, corpus, tokenizer, blocks", "train: 4 of 4 runs", "figures: 1 of 1"):
+        assert line in lines
 
-    def tracked():
-        database = sqlite3.connect(project.folder / "mlflow.db")
-        names = {name for (name,) in database.execute("select name from runs")}
-        metrics = {key for (key,) in database.execute("select distinct key from metrics")}
-        return names, metrics
 
+def test_every_run_is_tracked_with_its_scores(project):
+    database = sqlite3.connect(project.folder / "mlflow.db")
+    names = {name for (name,) in database.execute("select name from runs")}
+    metrics = {key for (key,) in database.execute("select distinct key from metrics")}
     arms = ("dense", "stem-half", "dense@official-start", "stem-half@official-start")
-    names, metrics = tracked()
-    assert names == {*arms, *(f"{arm} seed 0" for arm in arms)}
-    assert "training/loss" in metrics
-    assert "final/prose_loss" not in metrics
-    shown = project.call("stemrepro", "track", "--scale", "smoke")
-    assert "4 arms and 4 runs of scale 'smoke' are in sqlite:///mlflow.db" in shown
-    names, metrics = tracked()
+    assert {*arms} <= names
     assert len(names) == 8
     assert {"final/prose_loss", "tasks/openbookqa"} <= metrics
 
@@ -185,32 +187,11 @@ def test_every_run_was_tracked_while_it_trained_and_scores_come_with_a_sync(proj
 def test_the_readmes_snippet_runs(project, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/howto.md").read_text(), flags=re.DOTALL)
     (code,) = (code for code in blocks if "simple_evaluate" in code)
-    code = re.sub(r"stem-\w+", "stem-half", code.replace("laptop", "smoke").replace("data/text-8", "data/sample"))
+    code = re.sub(r"stem-\w+", "stem-half", code.replace("laptop", "tiny").replace("data/text-8", "data/sample"))
     monkeypatch.chdir(project.folder)
     names = {}
     exec(code, names)
     assert names["lm"].truncated == 16  # requests that were cut, of the 160 + 160 of OpenBookQA
-
-
-def test_verify_compares_with_the_committed_verdicts(project):
-    shown = project.call("stemrepro", "verify", "--scale", "smoke", code=3)
-    assert "no committed verdicts for scale 'smoke'" in shown
-
-
-def test_redrawing_gives_the_same_bytes_and_nothing_is_left_to_do(project):
-    folder = project.folder / "results" / "smoke" / "pair"
-
-    def bytes_of() -> dict:
-        files = (path for path in folder.rglob("*") if path.is_file() and path.name != "provenance.json")
-        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
-
-    before = bytes_of()
-    assert {"figure.svg", "evidence.json"} <= before.keys()
-    project.call("dvc", "repro", "--single-item", "--force", *targets("pair"))
-    assert bytes_of() == before
-    output = project.call("dvc", "repro", *TARGETS)
-    assert "Running stage" not in output
-    assert "didn't change" in output or "up to date" in output
 
 
 def made(project, pattern):
@@ -218,13 +199,13 @@ def made(project, pattern):
     return {path: path.stat().st_mtime_ns for path in project.folder.glob(pattern)}
 
 
-RUNS, SCORES = "runs/smoke/*/*/seed*/weights.safetensors", "scores/smoke/*/*/*/summary.json"
+RUNS, SCORES = "runs/tiny/*/*/seed*/weights.safetensors", "scores/tiny/*/*/*/summary.json"
 
 
-def anew(project, *asked, command=("dvc", "repro")):
-    """The runs that were trained and the scores that were written by a command of DVC, and what it printed."""
+def anew(project, *command):
+    """The runs that were trained and the scores that were written by a command, and what it printed."""
     before = {pattern: made(project, pattern) for pattern in (RUNS, SCORES)}
-    output = project.call(*command, *(asked or TARGETS))
+    output = project.call(*command)
     changed = [
         {
             path.parent.relative_to(project.folder).as_posix()
@@ -236,42 +217,89 @@ def anew(project, *asked, command=("dvc", "repro")):
     return *changed, output
 
 
-def test_touching_a_plot_draws_one_figure_and_a_task_file_scores_the_benchmarks_again(restored):
-    restored.edit("analysis/pair.py", '"""Draw it."""', '"""Draw it."""\n    data = data.copy()')
-    assert restored.stale() == {"pair@smoke"}
-    restored.call("git", "checkout", "--", "analysis")
-    restored.edit("stemrepro/evaluation/tasks/archive/openbookqa.yaml", "task: openbookqa", "task: openbookqa ")
-    stale = restored.stale()
-    assert "benchmarks@smoke-sample" in stale
-    assert not {"train@smoke", "losses@smoke"} & stale
-
-
-def test_touching_a_threshold_judges_one_recipe(restored):
-    restored.edit("recipes/pair.yaml", "smallest_effect: 0.02", "smallest_effect: 0.03")
-    trained, scored, output = anew(restored)
+def test_there_is_nothing_to_do_again(project):
+    before = made(project, "results/tiny/pair/*")
+    trained, scored, said = anew(project, *REPRODUCE, "--recipe", "pair")
     assert trained == scored == set()
-    assert ran(output) == {"check@smoke-sample", "pair@smoke", "metrics@smoke"}
+    assert {"text: nothing to do", "train: 0 of 4 runs", "figures: 0 of 1"} <= set(said.splitlines())
+    assert made(project, "results/tiny/pair/*") == before
 
 
-def test_another_scale_and_back_runs_nothing(project):
-    text = (project.folder / "recipes/scales/smoke.yaml").read_text().replace("results/smoke", "results/other")
-    other = project.folder / "recipes" / "scales" / "other.yaml"
-    other.write_text(text)
-    project.call("stemrepro", "plan", "--scale", "other", "--quiet", "--recipe", "paper_audit")
-    project.call("dvc", "repro", f"{OF_PLAN}check@other-sample")
-    other.unlink()
-    project.call(*PLAN)
-    assert anew(project, *targets("train", "losses"))[:2] == (set(), set())
+def test_redrawing_gives_the_same_bytes(project):
+    files = [project.folder / "results/tiny/pair" / name for name in ("figure.svg", "data.csv", "verdicts.json")]
+    before = [path.read_bytes() for path in files]
+    project.call("stemrepro", "analyse", "pair", "--scale", "tiny")
+    assert [path.read_bytes() for path in files] == before
 
 
-def test_metrics_are_shown_by_gap_in_120_columns(project):
-    shown = project.call("dvc", "metrics", "show").strip().splitlines()
+def test_touching_a_threshold_draws_one_figure_and_a_task_file_scores_the_benchmarks_again(restored):
+    restored.edit("recipes/pair.yaml", "smallest_effect: 0.02", "smallest_effect: 0.03")
+    trained, scored, said = anew(restored, *REPRODUCE, "--recipe", "pair")
+    assert trained == scored == set()
+    assert "figures: 1 of 1" in said
+    restored.edit("stemrepro/evaluation/tasks/archive/openbookqa.yaml", "task: openbookqa", "task: openbookqa ")
+    trained, scored, _ = anew(restored, *REPRODUCE, "--recipe", "pair")
+    assert trained == set()
+    assert scored == {f"scores/tiny/benchmarks/main/{arm}" for arm in ("dense", "stem-half")}
+
+
+@pytest.fixture(scope="module")
+def stages(project):
+    """The same project, whose stages DVC knows."""
+    project.call("git", "checkout", "--", "stemrepro", "recipes", "analysis")
+    trained, _, output = anew(project, "dvc", "repro")
+    assert trained == set()  # a stage starts, and its command finds all runs done
+    assert ran(output) == {"fetch", "corpus", "tokenizer", "blocks", "train", "score", "analyse@pair"}
+    project.commit("drawn")
+    return project
+
+
+def clone_of(project, folder):
+    clone = Project.__new__(Project)
+    clone.folder = folder
+    project.call("git", "clone", "-q", ".", str(folder))
+    clone.environment = project.environment | {"PYTHONPATH": str(folder)}
+    return clone
+
+
+def test_in_a_clone_there_is_nothing_to_do_and_an_edit_draws_one_figure(stages, tmp_path):
+    clone = clone_of(stages, tmp_path / "clone")
+    assert not (clone.folder / "runs").exists()
+    said = clone.call("dvc", "repro", "--allow-missing")
+    assert ran(said) == set()
+    assert "up to date" in said
+    assert clone.call("git", "status", "--porcelain") == ""
+    clone.edit("analysis/pair.py", '"""Draw it."""', '"""Draw it."""\n    data = data.copy()')
+    assert ran(clone.call("dvc", "repro", "-s", "analyse")) == {"analyse@pair"}
+    assert ran(clone.call("dvc", "repro", "-s", "analyse")) == set()
+    changed = clone.call("git", "status", "--porcelain").split()[1::2]
+    assert set(changed) <= {"analysis/pair.py", "dvc.lock", "results/tiny/pair/provenance.json"}
+
+
+def test_metrics_are_shown_in_120_columns(stages):
+    shown = stages.call("dvc", "metrics", "show").strip().splitlines()
     columns = ["Path", "gap (nats/token)", "kFLOPs/token", "loss (nats/token)", "parameters"]
     assert re.split("  +", shown[0].strip()) == columns
     assert {line.split("/")[-1].split(".json")[0] for line in shown[1:]} >= {"dense", "stem-half"}
-    gaps = [float(gap) if (gap := line.split()[1]) != "-" else 0.0 for line in shown[1:]]  # dense has none
-    assert gaps == sorted(gaps, reverse=True)
     assert max(map(len, shown)) <= 120
+
+
+def test_a_killed_dvc_is_mended_by_the_next_start(stages):
+    """Where it was is found again by the runs themselves; DVC frees its own lock."""
+    shutil.rmtree(stages.folder / "runs/tiny/main/dense")
+    command = ["dvc", "repro", "train"]
+    process = subprocess.Popen(command, cwd=stages.folder, env=stages.environment, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
+    for _ in range(1200):
+        if list(stages.folder.glob("runs/tiny/main/dense/seed0/config.yaml")):
+            break
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    trained, _, said = anew(stages, *command)
+    assert trained <= {"runs/tiny/main/dense/seed0"}
+    assert (stages.folder / "runs/tiny/main/dense/seed0/weights.safetensors").exists()
+    assert "ERROR" not in said
 
 
 @pytest.fixture
@@ -291,57 +319,33 @@ def address_of():
         server.server_close()
 
 
-def test_a_second_clone_pulls_what_it_can_only_read_and_trains_nothing(project, tmp_path, address_of):
-    project.call("dvc", "remote", "add", "-d", "store", address_of(tmp_path))
-    project.call("dvc", "remote", "add", "--local", "home", str(tmp_path))
-    project.commit("shared")
-    project.call("dvc", "push", "-r", "home")
-    second = Project.__new__(Project)
-    second.folder = tmp_path / "second"
-    project.call("git", "clone", "-q", ".", str(second.folder))
-    second.environment = project.environment | {"PYTHONPATH": str(second.folder)}
+def test_a_second_clone_pulls_what_it_can_only_read_and_trains_nothing(stages, tmp_path, address_of):
+    stages.call("dvc", "repro")
+    stages.call("dvc", "remote", "add", "-d", "store", address_of(tmp_path))
+    stages.call("dvc", "remote", "add", "--local", "home", str(tmp_path))
+    stages.commit("shared")
+    stages.call("dvc", "push", "-r", "home")
+    second = clone_of(stages, tmp_path / "second")
     second.call("dvc", "pull")
     there, here = (
-        {path.relative_to(place.folder): sha256(path) for path in place.folder.glob(RUNS)}
-        for place in (project, second)
+        {path.relative_to(place.folder): sha256(path) for path in place.folder.glob(RUNS)} for place in (stages, second)
     )
     assert len(there) == 4
     assert here == there
-    trained, scored, output = anew(second, *targets("losses"))
-    assert trained == set()
-    assert len(scored) == 4
-    assert ran(output) == {"blocks@smoke-sample", "losses@smoke"}  # git holds no data card and no scores of this scale
+    trained, scored, output = anew(second, "dvc", "repro", "--allow-missing")
+    assert trained == scored == ran(output) == set()
 
 
-RATE = """\
-title: A rate
-sampler: grid
-space: {arm: [dense], learning_rate: [0.01], seed: [100]}
-"""
-
-
-def test_a_sweep_is_a_stage_that_runs_when_it_is_asked_for(restored):
-    """Its trials are kept: an edit of the grid trains the new point alone."""
-    file, stage = restored.folder / "recipes/sweeps/rate.yaml", "plan/sweeps/dvc.yaml:sweep@rate"
-    file.parent.mkdir()
-    file.write_text(RATE)
-    restored.call(*PLAN)
-    assert "sweep" not in restored.call("dvc", "stage", "list", "--name-only", *TARGETS, "plan/dvc.yaml")
-    restored.call("dvc", "repro", stage)
-    best = (restored.folder / "results/smoke/sweeps/rate/best.csv").read_text().splitlines()
-    assert best[0] == "arm,learning_rate,prose,at_edge"
-    assert [line.partition(",")[0] for line in best[1:]] == ["dense"]
-    trials = made(restored, "sweeps/smoke/rate/runs/*/weights.safetensors")
-    assert len(trials) == 1
-    assert "Running stage" not in restored.call("dvc", "repro", stage)
-    file.write_text(RATE.replace("0.01", "0.01, 0.02"))
-    restored.call("dvc", "repro", stage)
-    after = made(restored, "sweeps/smoke/rate/runs/*/weights.safetensors")
-    assert len(after) == 2
-    assert after | trials == after
-    file.unlink()
-    file.parent.rmdir()
-    restored.call(*PLAN)
+def test_an_experiment_trains_what_it_sets(stages):
+    experiment = "dvc", "exp", "run", "-S", "recipes/scales/tiny.yaml:learning_rate=0.02", "score"
+    trained, scored, _ = anew(stages, *experiment)
+    assert trained == {
+        f"runs/tiny/{variant}/{arm}/seed0" for variant in ("main", "official-start") for arm in ("dense", "stem-half")
+    }
+    assert {path.split("/")[2] for path in scored} == {"losses", "benchmarks"}
+    config = (stages.folder / "runs/tiny/main/dense/seed0/config.yaml").read_text()
+    assert "learning_rate: 0.02" in config
+    stages.call("git", "restore", ".")
 
 
 NEW = """from stemrepro.model.ffn.stem import Stem
@@ -362,21 +366,17 @@ def touched(project):
 
 
 def test_an_edited_arm_and_new_ones_are_trained_and_scored_alone(restored):
-    """An arm edits two files, a network three, a benchmark three, and a comment none. All in an experiment.
+    """An arm edits two files, a network three, a benchmark three, and a comment none.
 
     At the end of this file, because its runs and scores stay.
     """
+    restored.call(*REPRODUCE, "--recipe", "pair")
     with chdir(restored.folder):
         new_arm("narrow", "token-only")
         new_recipe("mine", ["dense", "narrow"])
     assert touched(restored) == {"recipes/arms.yaml", "recipes/mine.yaml"}
     half = "{ffn: stem, placement: half,"
     restored.edit("recipes/arms.yaml", half, half.replace("{", "{table_rate_factor: 2.0, "))
-    refused = restored.call("dvc", "repro", f"{OF_PLAN}check@smoke-sample", code=255)
-    assert "plan/params.yaml no longer follows from recipes/ (" in refused
-    assert "run.smoke.main.stem-half.training.table_rate_factor: 1.0, planned 2.0" in refused
-    assert "run 'stemrepro plan --scale smoke'" in refused
-
     with chdir(restored.folder):
         new_arm("rows", "my/rows.py:Rows")
     restored.edit("recipes/mine.yaml", "narrow]\nseeds", "narrow, rows, doubled]\nseeds")
@@ -397,21 +397,11 @@ def test_an_edited_arm_and_new_ones_are_trained_and_scored_alone(restored):
     (folder / "atlas_seat.yaml").write_text((folder / "atlas_capital.yaml").read_text().replace("capital", "seat"))
     assert len(touched(restored) - before) == 3
 
-    restored.call(*PLAN)
-    restored.commit("edited")
-    key = "run.smoke.main.dense.training.learning_rate"
-    experiment = "dvc", "exp", "run", "-S", f"plan/params.yaml:{key}=0.02"
-    asked = *targets("mine"), f"{OF_PLAN}benchmarks@smoke-sample"
-    trained, scored, output = anew(restored, *asked, command=experiment)
-    assert f"experiment: plan/params.yaml differs from recipes/ in {key}: 0.02, planned 0.01" in output
-    others = ("main/stem-half", "official-start/stem-half", "main/dense", "main/narrow", "main/rows", "main/doubled")
-    assert trained == {f"runs/smoke/{arm}/seed0" for arm in others}
-    of_benchmarks = {f"scores/smoke/benchmarks/main/{arm}" for arm in ("dense", "stem-half")}
-    assert scored == of_benchmarks | {f"scores/smoke/losses/{arm}" for arm in others}
-    assert "atlas_seat" in (restored.folder / "scores/smoke/benchmarks/main/dense/summary.json").read_text()
-    assert "mine@smoke" in ran(output)
-    assert "pair@smoke" in restored.stale()
-    results = {path.name for path in (restored.folder / "results/smoke/mine").iterdir()}
-    assert {"figure.svg", "evidence.json"} <= results  # without a file of its own
-    config = (restored.folder / "runs/smoke/main/dense/seed0/config.yaml").read_text()
-    assert "learning_rate: 0.02" in config
+    trained, scored, _ = anew(restored, *REPRODUCE, "--recipe", "pair", "--recipe", "mine")
+    others = ("main/stem-half", "official-start/stem-half", "main/narrow", "main/rows", "main/doubled")
+    assert trained == {f"runs/tiny/{arm}/seed0" for arm in others}
+    of_benchmarks = {f"scores/tiny/benchmarks/main/{arm}" for arm in ("dense", "stem-half")}
+    assert scored == of_benchmarks | {f"scores/tiny/losses/{arm}" for arm in others}
+    assert "atlas_seat" in (restored.folder / "scores/tiny/benchmarks/main/dense/summary.json").read_text()
+    results = {path.name for path in (restored.folder / "results/tiny/mine").iterdir()}
+    assert {"figure.svg", "verdicts.json"} <= results  # without a file of its own

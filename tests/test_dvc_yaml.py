@@ -1,0 +1,71 @@
+"""The pipelines that are written by hand are those of the recipes."""
+
+from itertools import product
+from pathlib import Path
+
+import networkx as nx
+import pytest
+import yaml
+from dvc.repo import Repo
+
+from tests.conftest import ROOT
+
+MOST_LINES = {"dvc.yaml": 150, "params.yaml": 20, "studies/dvc.yaml": 150}
+
+
+def content(path):
+    return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", MOST_LINES)
+def test_they_can_be_read(path):
+    assert len((ROOT / path).read_text(encoding="utf-8").splitlines()) <= MOST_LINES[path]
+
+
+def test_the_default_study_draws_every_recipe_of_its_scale(catalog):
+    params = content("params.yaml")
+    here = catalog.at(params["scale"])
+    assert params["mix"] == catalog.scale(params["scale"]).data
+    assert sorted(params["recipes"]) == sorted(here.recipes)
+    stages = content("dvc.yaml")["stages"]
+    trained = {f"recipes/{name}.yaml" for name, recipe in here.recipes.items() if recipe.wanted()}
+    assert {path for path in stages["train"]["deps"] if path in trained} == trained
+    published = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("results/*/*/verdicts.json")}
+    of_studies = {path for path in published if not path.startswith("results/laptop/")}
+    drawn = {f"results/${{scale}}/{name}" for name in params["recipes"]}
+    assert {path for path in stages["report"]["deps"] if path.startswith("results/")} == drawn | of_studies
+
+
+def test_the_studies_are_all_other_scales_of_the_page(catalog):
+    texts, scales, studies, figures = (next(iter(each.values())) for each in content("studies/dvc.yaml")["vars"])
+    shown = {name for name, scale in catalog.scales.items() if scale.scoreboard == "results"} - {"laptop"}
+    assert {name: next(iter(catalog.at(name).recipes)) for name in shown} == figures
+    assert studies.keys() == shown | {"smoke"}
+    assert scales == {name: catalog.scale(name).data for name in shown | {"smoke", "start"}}
+    assert {name: study["text"] for name, study in studies.items()} == {name: scales[name] for name in studies}
+    assert all(f"recipes/{figures[name]}.yaml" == studies[name]["recipes"] for name in shown)
+    assert {*scales.values()} == {*texts, content("params.yaml")["mix"]}
+
+
+@pytest.fixture(scope="module")
+def graph():
+    """DVC's graph of all stages, by name; an arrow leads to what a stage waits for."""
+    graph = Repo(str(ROOT)).index.graph
+    names = {stage: f"{Path(stage.path).parent.name}:{stage.name}" for stage in graph}
+    home = ROOT.name
+    return nx.relabel_nodes(graph, {stage: name.removeprefix(f"{home}:") for stage, name in names.items()})
+
+
+def test_a_figure_waits_for_the_whole_way_from_its_sources(graph):
+    way = ["fetch", "corpus", "tokenizer", "blocks", "train", "score", "analyse@rivals"]
+    assert nx.descendants(graph, "analyse@rivals") == {*way} - {"analyse@rivals"}
+    assert all(nx.has_path(graph, later, earlier) for earlier, later in zip(way, way[1:], strict=False))
+    ladder = nx.descendants(graph, "studies:figure@ladder")
+    assert ladder == {*way[:2], *(f"studies:{name}@ladder" for name in way[2:6])}
+
+
+def test_no_target_of_the_default_study_asks_for_a_longer_one(graph):
+    own, others = ([name for name in graph if (":" in name) is other] for other in (False, True))
+    assert len(own) > 20
+    assert len(others) > 40
+    assert not [pair for pair in product(own, others) if nx.has_path(graph, *pair)]
