@@ -126,8 +126,7 @@ def prepare() -> None:
     if changed := run("git", "status", "--porcelain", "--untracked-files=no"):
         raise UserError(f"results name the commit that made them; commit or undo first:\n{changed}")
     for scale in SCALES:
-        run(sys.executable, "-m", "stemrepro.cli", "plan", "--scale", scale, "--quiet")
-        run(sys.executable, "-m", "dvc", "repro", "plan/dvc.yaml:blocks", env=with_tools())
+        run(sys.executable, "-m", "stemrepro.cli", "data", "--scale", scale)
     shutil.rmtree(LAID_OUT, ignore_errors=True)
     pack_text(SCALES, Path("data"), TEXT)
     atomic_write(LAID_OUT / "COMMIT", run("git", "rev-parse", "HEAD"))

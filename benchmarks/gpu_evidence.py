@@ -10,12 +10,12 @@ of the arms that have ended any.
 
 import argparse
 import sys
+from dataclasses import replace
 
 from stemrepro.common.errors import UserError
-from stemrepro.config.address import MAIN, Address
-from stemrepro.measures.catalog import load
-from stemrepro.pipeline.plan import make_params
-from stemrepro.pipeline.runs import Params, Planned, asked_runs, train_runs
+from stemrepro.config.address import MAIN
+from stemrepro.pipeline.plan import Plan, make_plan
+from stemrepro.pipeline.runs import asked_runs, train_runs
 from stemrepro.pipeline.score import evaluate
 from stemrepro.training.run import Run
 
@@ -24,22 +24,20 @@ TRIES = 4
 """Of training: a failure ends the runs next to it, which begin anew without the arm that failed."""
 
 
-def planned(scale: str, variant: str) -> tuple[Params, dict[Address, Planned], list[Run]]:
-    """Return the plan of the recipe, and what it has of a variant: arms, and their runs seed by seed."""
-    params = make_params(load(), scale, (RECIPE,))
-    every = params.planned(scale)
-    chosen = {address: arm for address, arm in every.items() if address.variant == variant}
-    runs = asked_runs(scale, params.scale[scale].data, every, chosen)
-    return params, chosen, sorted(runs, key=lambda run: run.seed)
+def planned(scale: str, variant: str) -> tuple[Plan, list[Run]]:
+    """Return what the recipe plans of a variant, and its runs seed by seed."""
+    plan = make_plan(scale, (RECIPE,))
+    chosen = {address: arm for address, arm in plan.runs.items() if address.variant == variant}
+    return replace(plan, runs=chosen), sorted(asked_runs(plan, chosen), key=lambda run: run.seed)
 
 
 def train(scale: str, variant: str) -> bool:
     """Train what hasn't ended, and return whether all has."""
-    params, _, runs = planned(scale, variant)
+    plan, runs = planned(scale, variant)
     left = [run for run in runs if not run.ended]
     for _ in range(TRIES):
         try:
-            train_runs(left, params.scale[scale].workers, replace=False, done=len(runs) - len(left))
+            train_runs(left, plan.scale.workers, replace=False, done=len(runs) - len(left))
             break
         except UserError as error:
             print(error, file=sys.stderr, flush=True)
@@ -55,14 +53,15 @@ def ended_seeds(runs: list[Run]) -> tuple[int, ...]:
 
 def score(scale: str, variant: str) -> tuple[int, ...]:
     """Score the seeds that all arms of a variant have ended, but for arms without any, and return them."""
-    params, every, runs = planned(scale, variant)
+    plan, runs = planned(scale, variant)
     there = {run.address for run in runs if run.ended}
-    chosen = {address: arm for address, arm in every.items() if address in there}
     seeds = ended_seeds([run for run in runs if run.address in there])
     if seeds:
-        some = {address: arm.model_copy(update={"seeds": {"losses": seeds}}) for address, arm in chosen.items()}
-        wide = params.scale[scale].model_copy(update={"workers": len(runs)})  # each needs a core, and little of a card
-        evaluate(params.model_copy(update={"scale": {scale: wide}}), scale, "losses", some)
+        some = {
+            address: replace(plan.runs[address], seeds={"losses": seeds}) for address in plan.runs if address in there
+        }
+        wide = plan.scale.model_copy(update={"workers": len(runs)})  # each needs a core, and little of a card
+        evaluate(replace(plan, scale=wide, runs=some), "losses", some)
     return seeds
 
 

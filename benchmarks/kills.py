@@ -1,6 +1,6 @@
 """Kills a training with SIGKILL again and again and looks at what is left.
 
-    stemrepro plan --scale smoke && dvc repro plan/dvc.yaml:blocks@smoke-sample
+    stemrepro data --scale smoke
     python -m benchmarks.kills --scale smoke --arm stem-full --kills 50
 
 Every checkpoint must be readable, few steps lost, and the end the same bytes as of a run that nothing happened to. Half

@@ -29,7 +29,8 @@ from safetensors.torch import save as to_bytes
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest
 from stemrepro.common.progress import track
-from stemrepro.pipeline.runs import read_params, runs_of
+from stemrepro.pipeline.plan import make_plan
+from stemrepro.pipeline.runs import runs_of
 from stemrepro.training.checkpoint import END, STABLE, AtomicCheckpointIO
 from stemrepro.training.run import Run
 
@@ -187,8 +188,7 @@ def main() -> int:
             highlight=False,
         )
         if options.adopt:
-            params = read_params()
-            runs = runs_of(options.adopt, params.mixes[0], params.planned(options.adopt))
+            runs = runs_of(make_plan(options.adopt))
             adopted = adopt(runs, {arm: before[arm]["code"] for arm in equal})
             console.print(
                 f"{len(adopted)} runs of scale '{options.adopt}' are kept as made by today's code", highlight=False

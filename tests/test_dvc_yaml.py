@@ -1,6 +1,6 @@
 """The pipelines that are written by hand are those of the recipes."""
 
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 
 import networkx as nx
@@ -59,7 +59,7 @@ def graph():
 def test_a_figure_waits_for_the_whole_way_from_its_sources(graph):
     way = ["fetch", "corpus", "tokenizer", "blocks", "train", "score", "analyse@rivals"]
     assert nx.descendants(graph, "analyse@rivals") == {*way} - {"analyse@rivals"}
-    assert all(nx.has_path(graph, later, earlier) for earlier, later in zip(way, way[1:], strict=False))
+    assert all(nx.has_path(graph, later, earlier) for earlier, later in pairwise(way))
     ladder = nx.descendants(graph, "studies:figure@ladder")
     assert ladder == {*way[:2], *(f"studies:{name}@ladder" for name in way[2:6])}
 

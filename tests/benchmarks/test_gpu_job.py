@@ -23,8 +23,8 @@ from stemrepro.data.tokenizer import train_tokenizer
 from stemrepro.measures.base import measured
 from stemrepro.measures.catalog import load
 from stemrepro.measures.inputs import Inputs
-from stemrepro.pipeline import plan
 from stemrepro.pipeline.adopt import adopt
+from stemrepro.pipeline.plan import make_plan
 from stemrepro.report.analyse import module
 from stemrepro.report.style import settle, use_style
 from stemrepro.training.train import train
@@ -74,8 +74,8 @@ def test_the_job_runs_in_a_copy_of_what_travels_and_its_scores_are_taken_in(laid
 
     copy_recipes(tmp_path, "gpu_width")
     monkeypatch.chdir(laid_out)
-    params = plan.write("gpu-smoke", (), tmp_path / "recipes", tmp_path)[1]
-    taken, refused = adopt(params, "gpu-smoke", out / "runs.tar.xz", runs=tmp_path / "runs", scores=tmp_path / "scores")
+    plan = make_plan("gpu-smoke", (), load(tmp_path / "recipes"))
+    taken, refused = adopt(plan, out / "runs.tar.xz", runs=tmp_path / "runs", scores=tmp_path / "scores")
     assert not refused
     assert len(taken) == 5
     made = json.loads((tmp_path / "scores/gpu-smoke/made.json").read_text())
@@ -129,7 +129,7 @@ def smoke(laid_out, monkeypatch, tmp_path):
 
 def test_runs_go_seed_by_seed_and_whole_seeds_are_scored(smoke):
     """The time ends in the second seed: the first is scored, of all arms."""
-    _, _, runs = smoke
+    _, runs = smoke
     assert [(run.seed, run.address.arm) for run in runs] == [
         (seed, arm) for seed in range(3) for arm in ("dense", "stem-third", "stem-full")
     ]
@@ -155,7 +155,7 @@ def test_an_arm_that_fails_is_left_out_and_the_others_go_on(smoke, monkeypatch):
 
 
 def test_arms_that_ended_are_scored_without_one_that_never_did(smoke):
-    _, _, runs = smoke
+    _, runs = smoke
     for run in runs[:2]:
         train(run, quiet)
     assert gpu_evidence.score("gpu-smoke", "main") == (0,)
@@ -185,7 +185,7 @@ def test_what_comes_back_is_taken_in_judged_and_drawn(laid_out, tmp_path, monkey
         Path(place).parent.mkdir()
         Path(place).symlink_to(source)
     Path("docs").mkdir()
-    for run in gpu_evidence.planned("gpu", "main")[2][:5]:
+    for run in gpu_evidence.planned("gpu", "main")[1][:5]:
         train(run, quiet)
     gpu_evidence.score("gpu", "main")
     out = tmp_path / "out"
