@@ -8,7 +8,6 @@ import json
 import os
 import pkgutil
 import shutil
-from pathlib import Path
 
 import matplotlib as mpl
 import pytest
@@ -16,7 +15,6 @@ import yaml
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
-from stemrepro.common.yaml_records import parse
 from stemrepro.config.scores import PARTS
 from stemrepro.data.vocabularies import write_vocabularies
 from stemrepro.measures.base import measured
@@ -26,10 +24,8 @@ from stemrepro.pipeline.plan import make_plan
 from stemrepro.pipeline.runs import runs_of
 from stemrepro.pipeline.score import pending, write_scores
 from stemrepro.pipeline.text import counts, text_steps
-from stemrepro.report.analyse import analyse, write_verdicts
-from stemrepro.report.evidence import Finding, evidence_rows
-from stemrepro.report.judging import judged
-from stemrepro.report.results import verdict_rows
+from stemrepro.report.analyse import analyse
+from stemrepro.report.evidence import METHOD, OWN_SETTINGS, judged, verdict_rows
 from stemrepro.training.train import train
 from stemrepro.verdicts.rule import NOT_TESTED, UNDECIDED
 from tests.conftest import ROOT, TINY, quiet
@@ -90,14 +86,12 @@ def tiny_catalog(scored):
 def rows_of(project, catalog, name):
     """Return the verdicts of a recipe by claim, without a figure."""
     inputs = Inputs(name, catalog, "tiny", project / "scores/tiny")
-    findings = [parse(Finding, row, Path(name), exact=True) for row in evidence_rows("tiny", measured(inputs))]
-    return {row["claim"]: row for row in verdict_rows(judged(findings))}
+    return {row["claim"]: row for row in verdict_rows("tiny", judged(measured(inputs)))}
 
 
 def judge(project, name):
     """Draw a recipe and return its verdicts by claim."""
     analyse(name, "tiny", project / "scores", project / "results")
-    write_verdicts("tiny", project / "results")
     rows = json.loads((project / "results/tiny" / name / "verdicts.json").read_text())
     return {row["claim"]: row for row in rows}
 
@@ -120,12 +114,15 @@ def test_a_recipe_is_drawn_to_the_same_bytes_again(project):
     assert pictures[0] == pictures[1]
 
 
-def test_contrasts_at_tuned_rates_differ_from_those_at_the_common_rate(project, tiny_catalog):
+def test_a_claim_is_judged_at_own_settings_where_both_arms_have_them(project, tiny_catalog):
     """Dense's best learning rate is the common one here; the table of pairs was not tuned."""
     rows = rows_of(project, tiny_catalog, "rivals")
-    assert rows["equal-flops"]["tuned"] is not None
-    assert rows["equal-flops"]["tuned"] != rows["equal-flops"]["ours"]
-    assert rows["over-bigram-table"]["tuned"] is None
+    measure = measured(Inputs("rivals", tiny_catalog, "tiny", project / "scores/tiny"))
+    common = {name: measure.contrast(*row["arms"], row["metric"]).mean for name, row in rows.items()}
+    assert rows["equal-flops"]["ours"] != pytest.approx(common["equal-flops"], abs=1e-5)
+    assert rows["equal-flops"]["method"].endswith(OWN_SETTINGS)
+    assert rows["over-bigram-table"]["ours"] == pytest.approx(common["over-bigram-table"], abs=1e-5)
+    assert rows["over-bigram-table"]["method"] == METHOD
 
 
 def test_a_recipe_without_an_analysis_file_gets_the_forest_plot(project, catalog):

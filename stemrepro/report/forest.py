@@ -13,11 +13,10 @@ from matplotlib.figure import Figure
 
 from stemrepro.measures.base import Measure
 from stemrepro.measures.comparison import Comparison
-from stemrepro.report.evidence import contrasts
+from stemrepro.report.evidence import judged_contrast
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, FAINT, PLAIN, SMALL, error_bars, look, sheet
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
-from stemrepro.verdicts.robustness import VARIANTS
 
 
 def draw_forest(
@@ -63,9 +62,8 @@ def name_rows(axes: Axes, order: list[str]) -> None:
 
 def robustness_rows(measure: Comparison, arm: str) -> list[dict]:
     """Return lines of data.csv: an arm's gain over dense in settings other than the common one."""
-    gains = measure.robustness("dense", arm, "prose")
-    names = {setting: VARIANTS[setting].replace("-", " ") for setting in gains}
-    return [mean_row(f"loss, {names[setting]}", arm, names[setting], gain) for setting, gain in gains.items()]
+    gains = {"own rate": measure.own("dense", arm, "prose"), "official start": measure.official("dense", arm)}
+    return [mean_row(f"loss, {name}", arm, name, gain) for name, gain in gains.items() if gain]
 
 
 def draw_robustness(axes: Axes, data: pd.DataFrame, order: list[str], shift: float) -> None:
@@ -112,11 +110,11 @@ def collect(measure: Measure) -> pd.DataFrame:
     rows = []
     for name, claim in measure.inputs.recipe.claims.items():
         try:
-            weakest = min(contrasts(claim, measure), key=lambda contrast: contrast.mean)
+            contrast, _ = judged_contrast(claim, measure)
         except Unmeasured:
-            weakest = Contrast(np.array([np.nan]))
+            contrast = Contrast(np.array([np.nan]))
         zero = (claim.paper.value if claim.paper else claim.expected) if claim.kind == "exact" else 0.0
-        row = mean_row("claim", name, claim.unit, weakest)
+        row = mean_row("claim", name, claim.unit, contrast)
         rows.append(row | {end: (row[end] - zero) / claim.smallest_effect for end in ("value", "ci_low", "ci_high")})
     return pd.DataFrame(rows, columns=list(mean_row("", "", "", Contrast(np.zeros(1)))))
 

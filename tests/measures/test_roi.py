@@ -69,15 +69,3 @@ def test_the_error_between_items_is_one_of_logarithms(roi):
     assert percent > 0
     assert roi.contrast("dense", "stem-full", "roi").item_se == pytest.approx(percent / 60)
     assert roi.contrast("dense", "stem-full", "roi-above-chance").item_se == pytest.approx(percent / 35)
-
-
-def test_what_losses_say_is_also_taken_at_the_official_init(roi, tmp_path):
-    """There STEM has no gain in loss: both curves are the same but for FLOPs, of which it saves half."""
-    for arm, flops in (("dense", 8.0), ("stem-full", 4.0)):
-        official = write_arm(tmp_path / f"{arm}-there", [4.0, 4.0], seeds=(0, 1), evals=(1.0, 0.0), flops=flops)
-        roi.arms[arm].variants["official-start"] = official
-    assert roi.robustness("dense", "stem-full", "flops")["official start"].differences == pytest.approx([np.log(2)] * 2)
-    equal = roi.robustness("dense", "stem-full", "equal-flops")["official start"].differences
-    assert equal == pytest.approx([5.0 - 4.0] * 2)  # dense is at its first mark when STEM has ended
-    assert roi.robustness("dense", "stem-full", "roi") == {}
-    assert roi.robustness("dense", "stem-full", "accuracy-factor") == {}
