@@ -114,6 +114,9 @@ def data(
         steps = steps[: ends.get(step or "", len(steps))]
     for each in steps:
         print(f"{each.name}: {'made' if each.do() else 'nothing to do'}", flush=True)
+    if step in (None, "blocks"):
+        for name in ("vocabularies", "people", "mid"):  # DVC needs them also where no variant has such a text
+            (DATA / scale / name).mkdir(exist_ok=True)
 
 
 def check_blocks(scale: str) -> None:

@@ -27,6 +27,8 @@ from stemrepro.pipeline.runs import runs_of
 from stemrepro.training.run import DECIDING_NOTHING, Run
 from stemrepro.training.run_folder import read_config
 
+TASKS = Path(pkgutil.resolve_name("stemrepro.evaluation").__path__[0]) / "tasks"
+"""Files that lm-eval reads."""
 DECIDE_NOTHING = (flops_per_token.__module__, read_config.__module__, *DECIDING_NOTHING)
 """Modules whose code is not part of a score's key.
 
@@ -70,6 +72,8 @@ def score_key(runs: list[Run], part: PartName, given: dict) -> str:
     inputs = [given[name] for name in FILES if name in given and name != "items"]
     if "items" in given:  # a folder, of which an arm's scores read its tasks
         inputs += [given["items"] / f"{task}.jsonl" for task in given["asked"].tasks]
+    if PARTS[part].tasks:
+        inputs += sorted(TASKS.rglob("*.yaml"))
     model, training = runs[0].model, runs[0].training
     networks = {module_of(model.ffn_of(layer)) for layer in range(model.layers)}
     return digest({
