@@ -268,11 +268,11 @@ def test_in_a_clone_there_is_nothing_to_do_and_an_edit_draws_one_figure(stages, 
     said = clone.call("dvc", "repro", "--allow-missing")
     assert ran(said) == set()
     assert "up to date" in said
-    assert clone.call("git", "status", "--porcelain") == ""
+    assert clone.call("git", "status", "--porcelain", "--", ":!.dvcsite") == ""
     clone.edit("analysis/pair.py", '"""Draw it."""', '"""Draw it."""\n    data = data.copy()')
     assert ran(clone.call("dvc", "repro", "-s", "analyse")) == {"analyse@pair"}
     assert ran(clone.call("dvc", "repro", "-s", "analyse")) == set()
-    changed = clone.call("git", "status", "--porcelain").split()[1::2]
+    changed = clone.call("git", "status", "--porcelain", "--", ":!.dvcsite").split()[1::2]
     assert set(changed) <= {"analysis/pair.py", "dvc.lock", "results/tiny/pair/provenance.json"}
 
 
