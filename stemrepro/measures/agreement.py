@@ -7,7 +7,6 @@ import numpy as np
 
 from stemrepro.measures.scaling import Scaling
 from stemrepro.verdicts.contrast import Contrast
-from stemrepro.verdicts.robustness import sign
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,12 @@ class Agreement:
     wrong: float
 
 
+def sign(contrast: Contrast) -> int:
+    """Return -1 or 1 where the 95% interval lies below or above 0, else 0."""
+    low, high = contrast.interval(0.05)
+    return int(low > 0) - int(high < 0)
+
+
 def agreement(measure: Scaling, arms: tuple[str, ...], variant: str, seeds: int) -> Agreement:
     """Compare the prose losses of every pair of arms at a variant with those of the same pair at the scale itself.
 
@@ -37,13 +42,13 @@ def agreement(measure: Scaling, arms: tuple[str, ...], variant: str, seeds: int)
     """
     shares, pairs = [], 0
     for pair in combinations(arms, 2):
-        if not (end := sign(measure.gap(*pair, None), 0.0)):
+        if not (end := sign(measure.gap(*pair, None))):
             continue
         pairs += 1
         gap = measure.gap(*pair, variant)
         for chosen in combinations(range(len(gap.differences)), seeds):
-            contrast = Contrast(gap.differences[list(chosen)], gap.item_se, gap.item_df)
-            called = end * sign(contrast, 0.0)
+            contrast = Contrast(gap.differences[list(chosen)])
+            called = end * sign(contrast)
             shares.append((end * contrast.mean > 0, called > 0, called < 0))
     same, right, wrong = np.mean(shares, axis=0) if shares else (np.nan,) * 3
     return Agreement(pairs, float(same), float(right), float(wrong))

@@ -63,21 +63,17 @@ class Level:
         items: of which these are shares, of each seed or of all.
         floor: points that need no knowledge.
         of: what they are, in words.
-        item_se: standard error between items of the mean over seeds, in points.
-        item_df: its degrees of freedom.
     """
 
     percent: np.ndarray
     items: np.ndarray | float
     floor: float = 0.0
     of: str = "what needs no knowledge"
-    item_se: float = 0.0
-    item_df: float = np.inf
 
     @property
     def interval(self) -> tuple[float, float]:
         """The 95% interval in percent, formed on logits; NaN for one seed."""
-        return share_interval(self.percent, self.items, self.item_se, self.item_df)
+        return share_interval(self.percent, self.items)
 
     @property
     def words(self) -> str:
@@ -147,12 +143,9 @@ class Measure:
         """Return where dense stands on a metric in percent, at each place that it compares; none for other metrics."""
         return []
 
-    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """Return the same in other settings, as far as both arms were trained there.
-
-        The names are those of stemrepro.verdicts.robustness.ROBUSTNESS.
-        """
-        return {}
+    def own(self, high: str, low: str, metric: str) -> Contrast | None:
+        """Return the same with each arm at its own studied settings; None where one of them wasn't trained so."""
+        return None
 
     def untestable(self, metric: str, precondition: str) -> str | None:
         """Return why a metric can't be tested under a condition, or None.

@@ -8,8 +8,8 @@ one for few: a country drawn twice makes no pair with itself.
 import numpy as np
 
 
-def pair_error(values: np.ndarray, kept: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    """Return the standard error between countries of the mean over seeds, and its degrees of freedom (countries - 1).
+def pair_error(values: np.ndarray, kept: np.ndarray, first: np.ndarray, second: np.ndarray) -> float:
+    """Return the standard error between countries of the mean over seeds.
 
     The mean over seeds is of each seed's mean over the pairs that it keeps.
 
@@ -28,7 +28,7 @@ def pair_error(values: np.ndarray, kept: np.ndarray, first: np.ndarray, second: 
     involved = np.array([counted[:, (left == number) | (right == number)].any() for number in range(len(names))], bool)
     totals = absent[involved] @ counted.T
     if len(totals) < 2 or not (totals > 0).all():
-        return float("nan"), 1.0
+        return float("nan")
     without = ((absent[involved] @ chosen.T) / totals).mean(axis=1)
     count = len(without)
-    return float(np.sqrt((count - 1) / count * ((without - without.mean()) ** 2).sum())), float(count - 1)
+    return float(np.sqrt((count - 1) / count * ((without - without.mean()) ** 2).sum()))

@@ -16,9 +16,11 @@ from stemrepro.measures.items import ArmItems
 from stemrepro.measures.losses import ArmLosses, Bucket
 from stemrepro.measures.metric import Field, metric
 from stemrepro.verdicts.contrast import Contrast
-from stemrepro.verdicts.robustness import OWN_RATES, ROBUSTNESS, VARIANTS
 from stemrepro.verdicts.rule import CONFOUNDED, TOO_SMALL
 
+OWN_RATES, OFFICIAL_INIT = "own rates", "official start"
+VARIANTS = {OWN_RATES: "own-rate", OFFICIAL_INIT: "official-start"}
+"""The variant at which arms are trained in another setting; where a recipe has a base, its name comes before it."""
 MEMORY, ANSWERS, NO_GAIN = (
     "token-only-below-three-quarters", "dense-beats-answer-only", "no-gain-without-information",
 )  # fmt: skip
@@ -90,8 +92,8 @@ class Comparison(Measure):
         """Return two arms' losses where the recipe compares its arms, or in another setting."""
         return tuple(self.at(setting, arm) if setting else self.arms[arm].losses for arm in (high, low))
 
-    @metric("{mix}", "loss in nats per token, every source of a mix the same weight", robustness=True)
-    @metric("{mix}:{bucket}", "the same of the targets in a bucket", robustness=True)
+    @metric("{mix}", "loss in nats per token, every source of a mix the same weight", settings=True)
+    @metric("{mix}:{bucket}", "the same of the targets in a bucket", settings=True)
     def loss(
         self, high: str, low: str, mix: str, bucket: Bucket | None = None, setting: str | None = None
     ) -> Contrast | None:
@@ -103,7 +105,7 @@ class Comparison(Measure):
             return None if setting else Contrast(np.full(self.arms[high].summary["seeds"], np.nan))
         return losses.contrast(*self.pair(high, low, setting), mix, bucket)
 
-    @metric("drift", "change of the prose gap from the first mark of training to its last", robustness=True)
+    @metric("drift", "change of the prose gap from the first mark of training to its last", settings=True)
     def drift(self, high: str, low: str, setting: str | None = None) -> Contrast:
         """Return how the prose gap changes during training, by seed."""
         return losses.drift(*self.pair(high, low, setting))
@@ -150,19 +152,22 @@ class Comparison(Measure):
             return []
         return items.levels(self.arms["dense"].items, fields["task"], fields.get("seen", False))
 
-    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """Return the same in other settings.
+    def own(self, high: str, low: str, metric: str) -> Contrast | None:
+        """Return the same with each arm at its family's own rates."""
+        return self.elsewhere(OWN_RATES, high, low, metric)
 
-        A setting is left out where an arm wasn't trained there, or where it is the common one for both.
+    def elsewhere(self, setting: str, high: str, low: str, metric: str) -> Contrast | None:
+        """Return the same in another setting.
+
+        It is None where an arm wasn't trained there, or where it is the common one for both.
         """
-        parsed, settings = self.parse(metric), {}
-        for setting in ROBUSTNESS if parsed.metric.robustness else ():
-            pair = {arm: self.at(setting, arm) for arm in (high, low)}
-            if None in pair.values() or all(pair[arm] is self.arms[arm].losses for arm in pair):
-                continue
-            if (contrast := parsed.metric.method(self, high, low, setting=setting, **parsed.fields)) is not None:
-                settings[setting] = contrast
-        return settings
+        parsed = self.parse(metric)
+        if not parsed.metric.settings:
+            return None
+        pair = {arm: self.at(setting, arm) for arm in (high, low)}
+        if None in pair.values() or all(pair[arm] is self.arms[arm].losses for arm in pair):
+            return None
+        return parsed.metric.method(self, high, low, setting=setting, **parsed.fields)
 
     def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
         """Return what Measure.untestable says, for the conditions of `preconditions`."""

@@ -118,7 +118,7 @@ def mean_difference(first: Part, second: Part, more: Part | None, fewer: Part | 
     error = bootstrap_error(
         groups, lambda u, t, v, o, axis=-1: u.sum(axis=axis) / t.sum(axis=axis) - v.sum(axis=axis) / o.sum(axis=axis)
     )
-    return Contrast(by_seed / len(names), *error)
+    return Contrast(by_seed / len(names), error)
 
 
 def context_gain(arm: ArmContext) -> Contrast:

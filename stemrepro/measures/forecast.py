@@ -2,7 +2,7 @@
 
 Every seed's own power law is extrapolated to the next rung: the spread between these is the error over seeds. The other
 error is how far the laws miss the rungs that they were fitted to. It comes by bootstrap of the residuals of the
-seed-averaged ladder. Both enter one t interval, as the errors over seeds and over items do in any contrast.
+seed-averaged ladder. A prediction's interval has both, with Satterthwaite's degrees of freedom.
 """
 
 from dataclasses import dataclass
@@ -84,4 +84,7 @@ def forecast(arms: tuple[Below, ...], signs: tuple[int, ...]) -> Contrast:
             arm.extrapolated(mean + miss[:-1]) + miss[-1] for arm, mean, miss in zip(arms, fitted, moved, strict=True)
         ]
         drawn.append(sum(sign * end for sign, end in zip(signs, ends, strict=True)))
-    return Contrast(by_seed, float(np.std(drawn)), float(left))
+    seeds = len(by_seed)
+    seed, miss = float(np.var(by_seed, ddof=1)) / seeds, float(np.var(drawn))
+    df = (seed + miss) ** 2 / (seed**2 / (seeds - 1) + miss**2 / left)
+    return Contrast(by_seed, spread=((seed + miss) * seeds, df))

@@ -58,7 +58,7 @@ class Sample:
         groups = int((np.bincount(member, weights=self.weights.sum(axis=0)) > 0).sum())
         if groups < 2:
             return Contrast(self.by_seed)
-        return Contrast(self.by_seed, float(np.sqrt(groups / (groups - 1) * (sums**2).sum())), groups - 1)
+        return Contrast(self.by_seed, float(np.sqrt(groups / (groups - 1) * (sums**2).sum())))
 
 
 class ArmItems(ArmTasks):
@@ -120,12 +120,12 @@ def difference(first: Sample, second: Sample, share: bool) -> Contrast:
     Args:
         first: of one arm.
         second: of the other.
-        share: whether values are shares in points, which are tested on logits.
+        share: whether values are shares in points, whose interval is formed on logits.
     """
     contrast = Sample(first.values - second.values, first.weights, first.clusters).contrast()
     if not share or not first.values.size:
         return contrast
-    return of_shares(first.by_seed, second.by_seed, first.count, contrast.item_se, contrast.item_df)
+    return of_shares(first.by_seed, second.by_seed, first.count, contrast.item_se)
 
 
 def levels(dense: ArmItems, task: str, seen: bool = False) -> list[Level]:
@@ -136,8 +136,7 @@ def levels(dense: ArmItems, task: str, seen: bool = False) -> list[Level]:
     sample = dense.whole().sample("accuracy", task, seen)
     if not sample.values.size:
         return []
-    errors, (floor, which) = sample.contrast(), dense.floor(task, seen)
-    return [Level(sample.by_seed, sample.count, floor, which, errors.item_se, errors.item_df)]
+    return [Level(sample.by_seed, sample.count, *dense.floor(task, seen))]
 
 
 def contrast(high: ArmItems, low: ArmItems, score: str, task: str, seen: bool = False) -> Contrast:

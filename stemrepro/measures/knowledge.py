@@ -123,14 +123,14 @@ def _mean(values: np.ndarray, known: np.ndarray) -> np.ndarray:
 def _contrast(values: np.ndarray, known: np.ndarray, cases: object) -> Contrast:
     """Return the means of each seed over the cases that it knew [seeds], with the error between countries."""
     error = pair_error(values, known, cases["source"].to_numpy(), cases["target"].to_numpy())
-    return Contrast(_mean(values, known), *error)
+    return Contrast(_mean(values, known), error)
 
 
 def _shares(first: np.ndarray, second: np.ndarray, known: np.ndarray, cases: object) -> Contrast:
-    """Return the same of the difference of two shares in points [seeds, cases], to be tested on logits."""
+    """Return the same of the difference of two shares in points [seeds, cases], with its interval on logits."""
     plain = _contrast(first - second, known, cases)
     means = (_mean(values, known) for values in (first, second))
-    return of_shares(*means, known.sum(axis=1), plain.item_se, plain.item_df)
+    return of_shares(*means, known.sum(axis=1), plain.item_se)
 
 
 def _difference(field: str, first: np.ndarray, second: np.ndarray, known: np.ndarray, cases: object) -> Contrast:
@@ -273,8 +273,8 @@ class Knowledge(Measure):
         has, values = cases[label].to_numpy(bool), 100 * edits.values(method, "success")
         without, labelled = (_contrast(values, known & which, cases) for which in (~has, has))
         count = np.minimum(*((known & which).sum(axis=1) for which in (~has, has)))
-        error = float(np.hypot(without.item_se, labelled.item_se)), min(without.item_df, labelled.item_df)
-        return of_shares(without.differences, labelled.differences, count, *error)
+        error = float(np.hypot(without.item_se, labelled.item_se))
+        return of_shares(without.differences, labelled.differences, count, error)
 
     def untestable(self, metric: str, precondition: str) -> str | None:
         """Return a reason where too little is known before any edit, or None."""

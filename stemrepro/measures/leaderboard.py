@@ -14,7 +14,6 @@ from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.metric import metric
 from stemrepro.model.cost import flops_per_token, parameter_counts, table_bytes_per_token
 from stemrepro.verdicts.contrast import Contrast
-from stemrepro.verdicts.multiplicity import ALPHA, holm
 from stemrepro.verdicts.rule import CONFOUNDED
 
 FROZEN = {
@@ -54,18 +53,27 @@ def standings(leads: dict[str, np.ndarray]) -> list[Standing]:
     Args:
         leads: by arm, a number per seed; the seeds are the same ones.
     """
+    from scipy import stats  # a second that reading recipes can do without
+
     order = sorted(leads, key=lambda arm: -leads[arm].mean())
     places = []
     for rank, arm in enumerate(order, 1):
         others = [other for other in order if other != arm]
-        contrasts = [Contrast(leads[arm] - leads[other]) for other in others]
-        shown = [p < ALPHA for p in holm([contrast.p(0.0) for contrast in contrasts], len(others))]
-        ahead = sum(decided and contrast.mean < 0 for decided, contrast in zip(shown, contrasts, strict=True))
-        behind = sum(decided and contrast.mean > 0 for decided, contrast in zip(shown, contrasts, strict=True))
-        following = Contrast(leads[arm] - leads[order[rank]]) if rank < len(order) else None
-        chance = 1 - following.p_above(0.0) / 2 if following else np.nan
-        places.append(Standing(arm, rank, 1 + ahead, len(order) - behind, chance))
+        gaps = np.array([leads[arm] - leads[other] for other in others])
+        shown = shown_by_holm(stats.ttest_1samp(gaps, 0, axis=1).pvalue)
+        ahead, behind = ((shown & (sign * gaps.mean(axis=1) > 0)).sum() for sign in (-1, 1))
+        following = leads[arm] - leads[order[rank]] if rank < len(order) else None
+        chance = np.nan if following is None else 1 - stats.ttest_1samp(following, 0).pvalue / 2
+        places.append(Standing(arm, rank, int(1 + ahead), int(len(order) - behind), float(chance)))
     return places
+
+
+def shown_by_holm(p: np.ndarray, alpha: float = 0.05) -> np.ndarray:
+    """Tell which of several p values are shown at `alpha` after Holm's correction [tests]."""
+    order = np.argsort(p, kind="stable")
+    shown = np.empty(len(p), bool)
+    shown[order] = np.logical_and.accumulate(p[order] * (len(p) - np.arange(len(p))) < alpha)
+    return shown
 
 
 class Leaderboard(Comparison):

@@ -4,6 +4,7 @@ Whatever can't be right is refused by file.
 """
 
 import itertools
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from stemrepro.config.sources import SOURCES, prose
 from stemrepro.measures.bootstrap import bootstrap_error
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.reading import SEEDS, ArmScores, Array, check_numbers, read_csv, read_npz, read_summary
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.contrast import Contrast, combined
 
 DOCUMENTS = {
     "counts": Array("whole numbers", "counts", least=1),
@@ -247,8 +248,8 @@ def gap_curve(high: ArmLosses, low: ArmLosses, metric: str = "prose") -> pd.Data
     return first - second
 
 
-def _item_error(first: ArmLosses, difference: np.ndarray, mix: str) -> tuple[float, float]:
-    """Return the standard error between documents of a difference averaged over seeds, and its degrees of freedom.
+def _item_error(first: ArmLosses, difference: np.ndarray, mix: str) -> float:
+    """Return the standard error between documents of a difference averaged over seeds.
 
     It is a bootstrap within each source.
 
@@ -304,11 +305,11 @@ def contrast(high: ArmLosses, low: ArmLosses, mix: str, bucket: Bucket | None = 
 
 def _contrast(first: ArmLosses, second: ArmLosses, mix: str, bucket: Bucket | None) -> Contrast:
     difference = first.loss(mix, bucket) - second.loss(mix, bucket)
-    error = 0.0, float("inf")
+    error = 0.0
     if not bucket:
         check_documents(first, second)
         error = _item_error(first, first.documents["nats"] - second.documents["nats"], mix)
-    return Contrast(difference.to_numpy(), *error)
+    return Contrast(difference.to_numpy(), error)
 
 
 def drift(high: ArmLosses, low: ArmLosses) -> Contrast:
@@ -317,11 +318,13 @@ def drift(high: ArmLosses, low: ArmLosses) -> Contrast:
     return Contrast((gap.iloc[:, -1] - gap.iloc[:, 0]).to_numpy())
 
 
-def interaction(pair: tuple[ArmLosses, ArmLosses], other: tuple[ArmLosses, ArmLosses], metric: str) -> Contrast:
+def interaction(
+    pair: tuple[ArmLosses, ArmLosses], other: tuple[ArmLosses, ArmLosses], metric: str, *, same_size: bool = True
+) -> Contrast:
     """Return the difference of two differences of losses by seed, over the seeds that all four arms have.
 
     It is (loss(pair[0]) - loss(pair[1])) - (loss(other[0]) - loss(other[1])), of whole sources, with the error between
-    documents.
+    documents. Of two sizes, the two differences aren't paired.
 
     Raises:
         UserError: the arms have different seeds.
@@ -330,10 +333,11 @@ def interaction(pair: tuple[ArmLosses, ArmLosses], other: tuple[ArmLosses, ArmLo
     fewest = min((*pair, *other), key=lambda arm: len(arm.seeds))
     four = [paired(arm, fewest)[0] for arm in (*pair, *other)]
     check_documents(*four)
-    signs = (1, -1, -1, 1)
-    difference = sum(sign * arm.loss(metric) for sign, arm in zip(signs, four, strict=True))
-    documents = sum(sign * arm.documents["nats"] for sign, arm in zip(signs, four, strict=True))
-    return Contrast(difference.to_numpy(), *_item_error(four[0], documents, metric))
+    loss, documents = [arm.loss(metric).to_numpy() for arm in four], [arm.documents["nats"] for arm in four]
+    error = _item_error(four[0], documents[0] - documents[1] - documents[2] + documents[3], metric)
+    if not same_size:
+        return combined((1, -1), (loss[0] - loss[1], loss[2] - loss[3]), error)
+    return Contrast(loss[0] - loss[1] - loss[2] + loss[3], error)
 
 
 def lead(high: ArmLosses, low: ArmLosses) -> Contrast:
@@ -348,3 +352,16 @@ def lead(high: ArmLosses, low: ArmLosses) -> Contrast:
 def slope(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the least-squares slope of y [places, seeds] over log2 x, by seed."""
     return np.polyfit(np.log2(x), y, 1)[0]
+
+
+def slope_of_runs(x: Sequence[float], samples: Sequence[np.ndarray], degree: int = 1) -> Contrast:
+    """Return the highest coefficient of a polynomial over log2 x through values of different runs.
+
+    Runs of several sizes or budgets aren't paired: each place's values are a sample of their own.
+
+    Args:
+        x: the places.
+        samples: values at each [seeds].
+        degree: of the polynomial; 1 is the slope of a straight line.
+    """
+    return combined(np.linalg.pinv(np.vander(np.log2(x), degree + 1))[0], samples)

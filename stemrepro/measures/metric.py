@@ -59,14 +59,14 @@ class Metric:
         words: what it is.
         method: of the measure, (high, low, **fields) -> Contrast; of an exact one (**fields) -> float.
         exact: whether it is a number without arms, seeds and chance.
-        robustness: whether it is also taken in other settings. The method then takes `setting`.
+        settings: whether it is also taken in other settings. The method then takes `setting`.
     """
 
     spelling: str
     words: str
     method: Callable
     exact: bool = False
-    robustness: bool = False
+    settings: bool = False
 
     def ways(self, fields: Mapping[str, Field]) -> Iterator[list[Place]]:
         """Write out the spelling for each choice of its brackets."""

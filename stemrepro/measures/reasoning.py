@@ -153,8 +153,8 @@ class Scored(Measure):
         sample = dense.whole().sample(task, words)
         if not sample.values.size:
             return []
-        floor, errors = float(dense.sample(task, words, "floor").by_seed.mean()), sample.contrast()
-        return [Level(sample.by_seed, sample.count, floor, "what needs no knowledge", errors.item_se, errors.item_df)]
+        floor = float(dense.sample(task, words, "floor").by_seed.mean())
+        return [Level(sample.by_seed, sample.count, floor)]
 
     def untestable(self, metric: str, precondition: str) -> str | None:
         """Return a reason where a score has no items, or dense can't answer them, or None."""

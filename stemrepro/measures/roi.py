@@ -90,16 +90,16 @@ class TrainingRoi(Comparison):
             above = accuracy(second).mean() - floor
             item_se = float(between.item_se / above) if above > 0 else float("nan")  # of a logarithm, to first order
         gain = 0.0 if what == "accuracy-factor" else flop_factor(first, second)
-        return Contrast(ratio + gain, item_se, between.item_df)
+        return Contrast(ratio + gain, item_se)
 
     @metric(
         "{what=flops}",
         "log of the training FLOPs that the second arm saves on its way to the first's final prose loss, or, where it "
         "never gets there, less those that the first saves on its way to the second's",
-        robustness=True,
+        settings=True,
     )
     @metric(
-        "{what=equal-flops}", "prose loss once as many FLOPs are spent as the cheaper arm's run has", robustness=True
+        "{what=equal-flops}", "prose loss once as many FLOPs are spent as the cheaper arm's run has", settings=True
     )
     def over_flops(self, high: str, low: str, what: str, setting: str | None = None) -> Contrast:
         """Return what losses during training say, by seed."""

@@ -15,7 +15,7 @@ from stemrepro.measures.forecast import Below, forecast
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.losses import ArmLosses, Bucket
 from stemrepro.measures.metric import Field, metric
-from stemrepro.verdicts.contrast import Contrast, Unmeasured
+from stemrepro.verdicts.contrast import Contrast, Unmeasured, unpaired
 
 AT = "; at the scale itself, or at the rung after @"
 SPANS = {"early": slice(3), "late": slice(-3, None)}
@@ -74,10 +74,10 @@ class Scaling(Comparison):
 
     @metric("tokens:{span}", "slope of the prose gap of two arms per doubling of tokens, over early or late rungs")
     def slope(self, high: str, low: str, span: slice) -> Contrast:
-        """Return the least-squares slope of the gap over log2 of the tokens, by seed, over the rungs of a span."""
+        """Return the least-squares slope of the gap over log2 of the tokens, over the rungs of a span."""
         rungs = dict(list(self.rungs().items())[span])
         gaps = [losses.contrast(self.losses(high, at), self.losses(low, at), "prose") for at in rungs]
-        return Contrast(losses.slope(np.array(list(rungs.values())), np.stack([gap.differences for gap in gaps])))
+        return losses.slope_of_runs(list(rungs.values()), [gap.differences for gap in gaps])
 
     @metric("prose@{variant}", "prose loss at a variant of the recipe")
     def gap(self, high: str, low: str, variant: str | None, bucket: Bucket | None = None) -> Contrast:
@@ -96,7 +96,7 @@ class Scaling(Comparison):
         rungs, at = self.rungs(), np.log(self.tokens_at(variant))
         narrow = self._rows(arm, list(rungs)).T
         wide = self.losses("dense", variant).whole().loss("prose").to_numpy()
-        return Contrast(np.array([np.interp(at, np.log(list(rungs.values())), row) for row in narrow]) - wide)
+        return unpaired(np.array([np.interp(at, np.log(list(rungs.values())), row) for row in narrow]), wide)
 
     def over_law(self, arm: str, variant: str | None) -> Contrast:
         """Return an arm's prose loss at a rung less dense's fitted law at as many training FLOPs, by seed.
@@ -283,7 +283,7 @@ class Scaling(Comparison):
                 f"'{variant}' has {wide:.3g} tokens per parameter; the nearest rung of the scale's width has {x:.3g}"
             )
         pair, wider = ((self.all_losses(high, at), self.all_losses(low, at)) for at in (narrow, variant))
-        return losses.interaction(pair, wider, "prose")
+        return losses.interaction(pair, wider, "prose", same_size=False)
 
     @metric("interaction[@{variant}]", factorial.WORDS)
     def interaction(self, high: str, low: str, variant: str | None = None) -> Contrast:

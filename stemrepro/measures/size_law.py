@@ -27,6 +27,7 @@ class SizeLaw:
         variance: of one seed's log2 lead, from which that of the coefficients follows.
         df: degrees of freedom of the variance.
         misfit: mean squared residual of the points over what seeds explain; near 1 where the law fits.
+        by_seed: a, b, c and q of each seed alone, by the same weights [4, seeds]; over the seeds that all sizes have.
     """
 
     coefficients: np.ndarray
@@ -34,6 +35,11 @@ class SizeLaw:
     variance: float
     df: float
     misfit: float
+    by_seed: np.ndarray
+
+    def log_leads(self, x: float, z: float) -> np.ndarray:
+        """Return log2 of the lead at a size, by the law of each seed alone [seeds]."""
+        return np.array([1, x, z, x * x]) @ self.by_seed
 
     def log_lead(self, x: float, z: float) -> tuple[float, float]:
         """Return log2 of the lead at a size, and its standard error."""
@@ -78,13 +84,14 @@ def fit(x: Sequence[float], z: Sequence[float], leads: Sequence[np.ndarray], cur
         raise UserError("a law over sizes needs two vocabularies at one width")
     prior = np.diag([0, 0, 0, curvature**-2])
 
-    def fitted(variance: float) -> tuple[np.ndarray, np.ndarray, float]:
+    def fitted(variance: float) -> tuple[np.ndarray, np.ndarray]:
         weighted = design.T * counts / variance
         covariance = np.linalg.inv(weighted @ design + prior)
-        coefficients = covariance @ weighted @ means
-        residuals = means - design @ coefficients
-        return coefficients, covariance, float((counts * residuals**2).sum() / (len(xs) - 3) / variance)
+        return covariance @ weighted, covariance
 
-    misfit = fitted(variance)[2]
+    residuals = means - design @ fitted(variance)[0] @ means
+    misfit = float((counts * residuals**2).sum() / (len(xs) - 3) / variance)
     variance *= max(1.0, misfit)
-    return SizeLaw(*fitted(variance)[:2], float(variance), df, misfit)
+    weights, covariance = fitted(variance)
+    by_seed = weights @ np.stack([values[: counts.min()] for values in logs])
+    return SizeLaw(weights @ means, covariance, float(variance), df, misfit, by_seed)

@@ -12,7 +12,7 @@ from stemrepro.measures.fits import Fitted
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.metric import Field, metric
 from stemrepro.measures.size_law import SizeLaw, fit
-from stemrepro.verdicts.contrast import Contrast, Unmeasured
+from stemrepro.verdicts.contrast import Contrast, Unmeasured, unpaired
 
 LINES = ("fixed", "grown")
 """What becomes of the vocabulary: it stays, or grows with the width. The scale itself is on both lines."""
@@ -89,7 +89,7 @@ class Sizes(Comparison):
 
     @metric(
         "fall:{line}[:{span}]",
-        "by how many doublings the lead falls per doubling of the width along a line, by seed; of all widths, or of "
+        "by how many doublings the lead falls per doubling of the width along a line; of all widths, or of "
         "those from the scale's on",
     )
     def fall(self, high: str, low: str, line: str, span: float = 0.0) -> Contrast:
@@ -109,24 +109,24 @@ class Sizes(Comparison):
         return self.slope(high, low, line, span)
 
     def slope(self, high: str, low: str, line: str, span: float = 0.0) -> Contrast:
-        """Return the least-squares slope of -log2 lead over the widths from `span` on, of the seeds that all have.
+        """Return the least-squares slope of -log2 lead over the widths from `span` on; widths are samples, not pairs.
 
         Raises:
             Unmeasured: a seed's lead isn't above 0 at some width.
         """
-        return Contrast(-self._polynomial(high, low, line, 1, span)[0])
+        return self._polynomial(high, low, line, 1, span, -1.0)
 
     def bend(self, high: str, low: str, line: str, span: float = 0.0) -> Contrast:
-        """Return by how much `slope` itself grows per doubling of width, by a parabola, by seed; raises as it does."""
-        return Contrast(-2 * self._polynomial(high, low, line, 2, span)[0])
+        """Return by how much `slope` itself grows per doubling of width, by a parabola; raises as it does."""
+        return self._polynomial(high, low, line, 2, span, -2.0)
 
     @metric("forecast@{variant}", "log2 of the lead at a size less that which the law of all narrower ones foretells")
     def missed(self, high: str, low: str, variant: str) -> Contrast:
-        """Return how far a lead lies from its forecast, by seed; the forecast's own error is the item error."""
+        """Return how far a lead lies from its forecast: two samples, of which the second is each seed's own forecast."""
         size = self._size(variant)
         law = self.law(high, low, below=size.width)
-        told, error = law.log_lead(np.log2(size.width), np.log2(size.vocab))
-        return Contrast(np.log2(self._positive(high, low, [size])[0]) - told, error, law.df)
+        told = law.log_leads(np.log2(size.width), np.log2(size.vocab))
+        return unpaired(np.log2(self._positive(high, low, [size])[0]), told)
 
     def foretold(self, high: str, low: str, variant: str) -> Fitted:
         """Return the lead in % at a size by the law of all narrower ones, with the interval of the law alone."""
@@ -143,12 +143,11 @@ class Sizes(Comparison):
     def _size(self, variant: str) -> Size:
         return next(size for line in LINES for size in self.sizes(line) if size.variant == variant)
 
-    def _polynomial(self, high: str, low: str, line: str, degree: int, span: float) -> np.ndarray:
-        """Return coefficients [degree + 1, seeds] of log2 of the lead over log2 of the width, the highest first."""
+    def _polynomial(self, high: str, low: str, line: str, degree: int, span: float, times: float) -> Contrast:
+        """Return the highest coefficient of log2 of the lead over log2 of the width, so many times."""
         models = self.sizes(line, span)
-        leads = self._positive(high, low, models)
-        seeds = min(map(len, leads))
-        return np.polyfit(np.log2([size.width for size in models]), np.log2([of[:seeds] for of in leads]), degree)
+        leads = [times * np.log2(values) for values in self._positive(high, low, models)]
+        return losses.slope_of_runs([size.width for size in models], leads, degree)
 
     def _positive(self, high: str, low: str, models: list[Size]) -> list[np.ndarray]:
         leads = [self.lead(high, low, size.variant).differences for size in models]

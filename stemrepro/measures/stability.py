@@ -11,13 +11,12 @@ import numpy as np
 from stemrepro.config.paper import Paper
 from stemrepro.config.scale import Variant
 from stemrepro.measures.base import Precondition
-from stemrepro.measures.comparison import NO_GAIN, Comparison
+from stemrepro.measures.comparison import NO_GAIN, OWN_RATES, Comparison
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.metric import metric
 from stemrepro.measures.reading import difference
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
-from stemrepro.verdicts.robustness import OWN_RATES
 from stemrepro.verdicts.rule import TOO_SHORT
 
 WINDOW, DEVIATIONS, SKIPPED = 50, 6.0, 0.1
@@ -205,12 +204,12 @@ class Stability(Comparison):
         high = {name: variant.tokens for name, variant in self.variants_of(arm).items() if variant.learning_rate != 1}
         return {name: self.arms[arm].variants[name] for name, tokens in high.items() if tokens > min(high.values())}
 
-    @metric("spikes", "loss spikes per thousand steps", robustness=True)
+    @metric("spikes", "loss spikes per thousand steps", settings=True)
     def spikes(self, high: str, low: str, setting: str | None = None) -> Contrast:
         """Return a difference of counts in the loss, by seed."""
         return difference(*(rate(arm.steps["loss"]) for arm in self.pair(high, low, setting)))
 
-    @metric("norm-spikes", "spikes of the gradient norm per thousand steps", robustness=True)
+    @metric("norm-spikes", "spikes of the gradient norm per thousand steps", settings=True)
     def norm_spikes(self, high: str, low: str, setting: str | None = None) -> Contrast:
         """Return a difference of counts in the gradient's norm, by seed."""
         return difference(*(rate(arm.steps["norm"]) for arm in self.pair(high, low, setting)))
@@ -229,7 +228,7 @@ class Stability(Comparison):
     @metric(
         "learning-rate-limit",
         "log2 of the learning rate, over the scale's, from which on a short run learns no more than token frequencies",
-        robustness=True,
+        settings=True,
     )
     def limit(self, high: str, low: str, setting: str | None = None) -> Contrast | None:
         """Return a difference of limits by seed; Unmeasured where no run of either arm reaches one."""
@@ -243,7 +242,7 @@ class Stability(Comparison):
             )
         return difference(*(rate_limit(runs, self.inputs.scale.learning_rate) for runs in tried))
 
-    @metric("rate-sensitivity", "short runs' mean loss over the learning rates tried less the lowest", robustness=True)
+    @metric("rate-sensitivity", "short runs' mean loss over the learning rates tried less the lowest", settings=True)
     def sensitivity(self, high: str, low: str, setting: str | None = None) -> Contrast | None:
         """Return a difference of the part of the loss that the learning rate decides, by seed."""
         tried = self.tried(high, low, setting)
@@ -265,7 +264,7 @@ class Stability(Comparison):
             raise Unmeasured("no run of either arm blew up at any rate that was tried")
         return difference(first, second)
 
-    @metric("early", "prose loss at the first mark of training", robustness=True)
+    @metric("early", "prose loss at the first mark of training", settings=True)
     def early(self, high: str, low: str, setting: str | None = None) -> Contrast:
         """Return a difference of early losses by seed."""
         return difference(*map(first_mark, self.pair(high, low, setting)))

@@ -3,11 +3,10 @@
 import numpy as np
 
 from stemrepro.measures import losses
-from stemrepro.measures.comparison import Comparison
+from stemrepro.measures.comparison import OWN_RATES, Comparison
 from stemrepro.measures.losses import ArmLosses, paired
 from stemrepro.measures.metric import metric
 from stemrepro.verdicts.contrast import Contrast
-from stemrepro.verdicts.robustness import OWN_RATES
 
 
 class Tables(Comparison):
@@ -31,11 +30,10 @@ class Tables(Comparison):
         gaps = [(one.bits_per_byte - other.bits_per_byte).to_numpy() for one, other in pairs]
         return Contrast(losses.slope(np.array(list(first)), np.stack(gaps)))
 
-    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """Return the same in other settings; at own rates only dense against STEM full.
+    def elsewhere(self, setting: str, high: str, low: str, metric: str) -> Contrast | None:
+        """Return the same in another setting; at own rates only dense against STEM full.
 
         All other arms vary a table's learning rate, initialisation or form, and their best rates are not known.
         """
         has_rates = {high, low} <= {"dense", "stem-full"} and self.parse(metric).fields.get("mix") == "prose"
-        contrasts = super().robustness(high, low, metric)
-        return {setting: contrast for setting, contrast in contrasts.items() if has_rates or setting != OWN_RATES}
+        return super().elsewhere(setting, high, low, metric) if has_rates or setting != OWN_RATES else None

@@ -1,4 +1,4 @@
-"""One recipe's result: its claims measured, its figure drawn, its data written. Then the verdicts of a page.
+"""One recipe's result: its claims judged, its figure drawn, its data written.
 
 analysis/<recipe>.py says what is drawn. It has two functions: `collect(measure) -> DataFrame` gives everything that
 is drawn, one line per number; `draw(data, measure) -> Figure` draws it. A recipe with `front` needs a third function,
@@ -11,17 +11,14 @@ from pathlib import Path
 from types import ModuleType
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import write_json
 from stemrepro.common.paths import ANALYSES
 from stemrepro.measures.base import measured
 from stemrepro.measures.catalog import load
 from stemrepro.measures.inputs import Inputs
 from stemrepro.report import forest
 from stemrepro.report.estimates import with_estimates
-from stemrepro.report.evidence import evidence_rows
-from stemrepro.report.judging import judged_page
-from stemrepro.report.page_parts import VERDICTS
-from stemrepro.report.results import run_inputs, save, verdict_rows
+from stemrepro.report.evidence import judged, verdict_rows
+from stemrepro.report.results import run_inputs, save
 from stemrepro.report.style import use_style
 from stemrepro.verdicts.contrast import Unmeasured
 
@@ -44,7 +41,7 @@ def module(path: Path, functions: list[str]) -> ModuleType:
 
 
 def analyse(name: str, scale: str, scores: Path, results: Path, formats: tuple[str, ...] = ()) -> list[dict]:
-    """Write `results`/<scale>/<name>/, and return the rows of its evidence.json. Verdicts need the whole page.
+    """Write `results`/<scale>/<name>/, and return the rows of its verdicts.json.
 
     Args:
         name: of the recipe.
@@ -60,7 +57,7 @@ def analyse(name: str, scale: str, scores: Path, results: Path, formats: tuple[s
     catalog.recipe(name), catalog.scale(scale)
     inputs = Inputs(name, catalog, scale, scores / scale)
     measure = measured(inputs)
-    rows = evidence_rows(scale, measure)
+    rows = verdict_rows(scale, judged(measure))
     use_style(catalog.arms)
     path = ANALYSES / f"{name}.py"
     functions = {"figure": "draw"} | ({"front": "front"} if inputs.recipe.front else {})
@@ -74,22 +71,3 @@ def analyse(name: str, scale: str, scores: Path, results: Path, formats: tuple[s
     data = with_estimates(data, measure)
     save(results / scale / name, scale, figures, data, rows, run_inputs(inputs, measure), formats)
     return rows
-
-
-def write_verdicts(scale: str, results: Path) -> list[dict]:
-    """Judge a scale's page, as far as it has evidence: write verdicts.json of its recipes.
-
-    Returns:
-        The rows of verdicts.json of all of them.
-
-    Raises:
-        UserError: the scale is unknown, or evidence is damaged.
-    """
-    catalog, written = load(), []
-    for (name, at), claims in judged_page(scale, results).items():
-        rows = verdict_rows(claims)
-        if [row["claim"] for row in rows] != list(catalog.recipes[name].claims):
-            continue  # the recipe has other claims by now; its verdicts stay until it is analysed again
-        write_json(results / at / name / VERDICTS, rows)
-        written += rows
-    return written

@@ -10,7 +10,7 @@ from stemrepro.common.files import damaged
 from stemrepro.config.paper import PaperNumber
 from stemrepro.config.recipe import Estimate, Recipe
 from stemrepro.measures.base import Measure
-from stemrepro.report.evidence import contrasts
+from stemrepro.report.evidence import contrast_of
 from stemrepro.report.results import mean_row
 from stemrepro.verdicts.contrast import Unmeasured
 
@@ -21,7 +21,7 @@ def _row(name: str, estimate: Estimate, measure: Measure) -> dict:
     row = {"panel": PANEL, "what": name, "unit": estimate.unit}
     try:
         reason = measure.untestable(estimate.metric, "none")
-        (contrast,) = contrasts(estimate, measure)
+        contrast = contrast_of(estimate, measure)
     except Unmeasured as error:
         return row | {"reason": reason or str(error)}
     if lost := int(np.isnan(contrast.differences).sum()):

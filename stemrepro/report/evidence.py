@@ -1,203 +1,114 @@
-"""What the runs say of a recipe's claims, and evidence.json, which holds it until the page is judged."""
+"""A recipe's claims, measured and judged from its scores alone, as rows of verdicts.json."""
 
-import itertools
 import math
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated
+from typing import NamedTuple
 
 import numpy as np
-from pydantic import Field
 
-from stemrepro.common.errors import UserError
-from stemrepro.common.files import read_json
-from stemrepro.common.yaml_records import Factor, Strict, parse
-from stemrepro.config.paper import PaperNumber
-from stemrepro.config.recipe import Claim, Estimate, Origin
+from stemrepro.config.recipe import Claim, Estimate
 from stemrepro.measures.base import ON_SCALE, Measure, failure
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
-from stemrepro.verdicts.robustness import ROBUSTNESS
-from stemrepro.verdicts.rule import Evidence
+from stemrepro.verdicts.rule import DECIDES, NOT_TESTED, PRINTED, Evidence, Step, size, steps
 
-AGAIN = "restore it or run 'make figures' with its SCALE"
-Numbers = tuple[float | None, ...]
-
-
-class Measured(Strict):
-    """A contrast as evidence.json has it: the fields of stemrepro.verdicts.contrast.Contrast, null for NaN."""
-
-    differences: Annotated[Numbers, Field(min_length=1)]
-    item_se: float | None = 0.0
-    item_df: float | None = Field(None, description="null for no end")
-    logits: Numbers | None = None
-    centre: float | None = 0.0
-    spread: tuple[float | None, float] | None = None
-    paired: bool = True
-
-    def contrast(self) -> Contrast:
-        """Return the contrast."""
-        return Contrast(
-            _array(self.differences),
-            math.nan if self.item_se is None else self.item_se,
-            math.inf if self.item_df is None else self.item_df,
-            None if self.logits is None else _array(self.logits),
-            math.nan if self.centre is None else self.centre,
-            self.spread and (math.nan if self.spread[0] is None else self.spread[0], self.spread[1]),
-            self.paired,
-        )
+METHOD = "t over seeds"
+OWN_SETTINGS = "at own studied settings"
 
 
-class Finding(Strict):
-    """A claim with what was measured, as evidence.json holds it."""
+class Judged(NamedTuple):
+    """A claim with what was measured and the steps to its verdict, which the last one has."""
 
-    claim: str
-    sentence: str
-    origin: Origin
-    primary: bool
-    kind: str
-    metric: str
-    unit: str
-    arms: tuple[str, ...]
-    paper: PaperNumber | None
-    expected: float | None
-    comparable: bool
-    smallest_effect: Factor
-    scale: str
-    failed_precondition: str | None
-    untested: str
-    asked: str
-    unmeasured: str | None
-    contrasts: tuple[Measured, ...]
-    robustness: dict[str, tuple[Measured, ...]]
-
-    def facts(self) -> Evidence:
-        """Return what the rule needs to know."""
-        return Evidence(
-            self.kind,
-            tuple(given.contrast() for given in self.contrasts),
-            self.smallest_effect,
-            self.paper.value if self.paper else None,
-            self.expected,
-            self.primary,
-            self.failed_precondition,
-            self.untested,
-            self.asked,
-            self.unmeasured,
-            {
-                name: tuple(given.contrast() for given in self.robustness[name])
-                for name in ROBUSTNESS
-                if name in self.robustness
-            },
-        )
+    name: str
+    claim: Claim
+    evidence: Evidence
+    steps: list[Step]
 
 
-def _array(numbers: Numbers) -> np.ndarray:
-    return np.array([math.nan if number is None else number for number in numbers], float)
-
-
-def _number(value: float) -> float | None:
-    """Return nine digits of a number, so that equal scores give equal files; None for NaN and infinity."""
-    return float(f"{value:.9g}") if math.isfinite(value) else None
-
-
-def _numbers(values: Sequence[float]) -> list[float | None]:
-    return [_number(value) for value in values]
-
-
-def _measured(contrast: Contrast) -> dict:
-    row: dict = {"differences": _numbers(contrast.differences)}
-    if contrast.item_se:
-        row |= {"item_se": _number(contrast.item_se), "item_df": _number(contrast.item_df)}
-    if contrast.logits is not None:
-        row |= {"logits": _numbers(contrast.logits), "centre": _number(contrast.centre)}
-    if contrast.spread is not None:
-        row["spread"] = _numbers(contrast.spread)
-    return row if contrast.paired else row | {"paired": False}
-
-
-def contrasts(asked: Claim | Estimate, measure: Measure) -> tuple[Contrast, ...]:
-    """Return the contrasts of a claim or an estimate: one, or one per adjacent pair of an ordering.
-
-    Without arms it has one contrast that holds its number.
-    """
+def contrast_of(asked: Claim | Estimate, measure: Measure) -> Contrast:
+    """Return the contrast of a claim or an estimate in the common setting; without arms it holds the one number."""
     if not asked.arms:
-        return (Contrast(np.array([measure.value(asked.metric)])),)
-    return tuple(measure.contrast(high, low, asked.metric) for high, low in itertools.pairwise(asked.arms))
-
-
-def robustness_contrasts(claim: Claim, measure: Measure) -> dict[str, tuple[Contrast, ...]]:
-    """Return the same contrasts in other settings, by name; a setting is left out where one contrast is missing."""
-    pairs = [measure.robustness(high, low, claim.metric) for high, low in itertools.pairwise(claim.arms)]
-    return {
-        name: tuple(pair[name] for pair in pairs)
-        for name in ROBUSTNESS
-        if pairs and all(name in pair for pair in pairs)
-    }
+        return Contrast(np.array([measure.value(asked.metric)]))
+    return measure.contrast(*asked.arms, asked.metric)
 
 
 def evidence_for(claim: Claim, measure: Measure) -> Evidence:
-    """Collect what the rule needs to know of a claim."""
+    """Collect what the rule needs to know of a claim: at each arm's own studied settings where both have them."""
     failed = unmeasured = None
     asked = [measure.preconditions[name].words for name in claim.preconditions]
-    common, robustness = (Contrast(np.array([math.nan])),), {}
+    contrast, own = Contrast(np.array([math.nan])), None
     try:
         failed = failure(measure, claim)
         asked = [ON_SCALE, *asked] if measure.levels(claim.metric) else asked
-        common = contrasts(claim, measure)
-        robustness = robustness_contrasts(claim, measure)
+        own = measure.own(*claim.arms, claim.metric) if claim.arms else None
+        contrast = contrast_of(claim, measure) if own is None else own
     except Unmeasured as reason:
         unmeasured = str(reason)
-    lost = max(int(np.isnan(contrast.differences).sum()) for contrast in common)
-    if lost and not unmeasured:
-        unmeasured = f"in {lost} of {len(common[0].differences)} seeds the contrast has no value"
+    if (lost := int(np.isnan(contrast.differences).sum())) and not unmeasured:
+        unmeasured = f"in {lost} of {contrast.seeds} seeds the contrast has no value"
     return Evidence(
         kind=claim.kind,
-        contrasts=common,
+        contrast=contrast,
         smallest_effect=claim.smallest_effect,
         paper_effect=claim.paper.value if claim.paper else None,
         expected=claim.expected,
-        primary=claim.primary,
         failed_precondition=failed and failed[0],
         untested=failed[1] if failed else "",
         asked="; ".join(asked),
         unmeasured=unmeasured,
-        robustness=robustness,
+        own_settings=own is not None,
     )
 
 
-def evidence_rows(scale: str, measure: Measure) -> list[dict]:
-    """Return one row per claim of a recipe, as evidence.json holds them: what was measured, without a verdict."""
+def judged(measure: Measure, only: str | None = None) -> list[Judged]:
+    """Judge the claims of a recipe, or one of them."""
+    claims = {name: claim for name, claim in measure.inputs.recipe.claims.items() if only in (None, name)}
+    evidence = {name: evidence_for(claim, measure) for name, claim in claims.items()}
+    return [Judged(name, claims[name], facts, steps(facts)) for name, facts in evidence.items()]
+
+
+def method(facts: Evidence) -> str:
+    """Return how a claim's interval was formed, in words."""
+    words = METHOD if facts.contrast.paired else f"{METHOD}, not paired (Welch)"
+    words += "" if facts.contrast.logits is None else ", on logits"
+    return f"{words}, {OWN_SETTINGS}" if facts.own_settings else words
+
+
+def size_of(one: Judged) -> str | None:
+    """Return what is said of the size of a result of the paper's; None where there is no effect to have one."""
+    claim, facts = one.claim, one.evidence
+    if claim.origin != "paper" or claim.kind != "greater" or one.steps[-1].verdict == NOT_TESTED:
+        return None
+    return size(facts, claim.comparable) if math.isfinite(facts.contrast.mean) else None
+
+
+def _number(value: float) -> float | None:
+    return round(float(value), 6) if math.isfinite(value) else None
+
+
+def verdict_rows(scale: str, claims: list[Judged]) -> list[dict]:
+    """Return one row per claim, as verdicts.json holds them."""
     rows = []
-    for name, claim in measure.inputs.recipe.claims.items():
-        facts = evidence_for(claim, measure)
-        said = claim.model_dump(mode="json", exclude={"preconditions"})
+    for one in claims:
+        facts, contrast, last = one.evidence, one.evidence.contrast, one.steps[-1]
+        exact = facts.kind == "exact"
+        counted = not exact and not facts.unmeasured
+        low, high = contrast.interval(PRINTED)
+        wide_low, wide_high = contrast.interval(DECIDES)
         rows.append({
-            "claim": name,
-            **said,
+            "claim": one.name,
+            **one.claim.model_dump(mode="json", exclude={"preconditions", "comparable"}),
+            "ours": _number(contrast.mean),
+            "ci_low": _number(low),
+            "ci_high": _number(high),
+            "ci99_low": _number(wide_low),
+            "ci99_high": _number(wide_high),
+            "seeds": contrast.seeds if counted else 0,
+            "differences": None if exact or _number(contrast.mean) is None else [*map(_number, contrast.differences)],
+            "item_se": _number(contrast.item_se) or None,
+            "method": method(facts) if counted else None,
             "scale": scale,
-            "failed_precondition": facts.failed_precondition,
-            "untested": facts.untested,
-            "asked": facts.asked,
-            "unmeasured": facts.unmeasured,
-            "contrasts": [_measured(contrast) for contrast in facts.contrasts],
-            "robustness": {name: [_measured(c) for c in pairs] for name, pairs in facts.robustness.items()},
+            "verdict": last.verdict,
+            "size": size_of(one),
+            "untested": facts.untested or None,
+            "reason": last.reason,
         })  # fmt: skip
     return rows
-
-
-def read_evidence(path: Path) -> list[Finding]:
-    """Return the claims of an evidence.json.
-
-    Raises:
-        UserError: the file is missing or damaged, or has a claim twice.
-    """
-    rows = read_json(path)
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise UserError(f"{path} holds no list of claims; {AGAIN}")
-    try:
-        findings = [parse(Finding, row, path, f"claim '{row.get('claim')}'", exact=True) for row in rows]
-    except UserError as error:
-        raise UserError(f"{error}; {AGAIN}") from error
-    if len({finding.claim for finding in findings}) < len(rows):
-        raise UserError(f"{path} has a claim twice; {AGAIN}")
-    return findings

@@ -12,12 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.measures.base import Measure
-from stemrepro.measures.comparison import Comparison
-from stemrepro.report.evidence import contrasts
+from stemrepro.measures.comparison import VARIANTS, Comparison
+from stemrepro.report.evidence import contrast_of
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, FAINT, PLAIN, SMALL, error_bars, look, sheet
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
-from stemrepro.verdicts.robustness import VARIANTS
 
 
 def draw_forest(
@@ -63,9 +62,8 @@ def name_rows(axes: Axes, order: list[str]) -> None:
 
 def robustness_rows(measure: Comparison, arm: str) -> list[dict]:
     """Return lines of data.csv: an arm's gain over dense in settings other than the common one."""
-    gains = measure.robustness("dense", arm, "prose")
-    names = {setting: VARIANTS[setting].replace("-", " ") for setting in gains}
-    return [mean_row(f"loss, {names[setting]}", arm, names[setting], gain) for setting, gain in gains.items()]
+    gains = {VARIANTS[at].replace("-", " "): measure.elsewhere(at, "dense", arm, "prose") for at in VARIANTS}
+    return [mean_row(f"loss, {name}", arm, name, gain) for name, gain in gains.items() if gain]
 
 
 def draw_robustness(axes: Axes, data: pd.DataFrame, order: list[str], shift: float) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from stemrepro.measures.catalog import load
 
-VERDICTS, EVIDENCE = "verdicts.json", "evidence.json"
-"""Files of results/<scale>/<recipe>/: what was measured, and what the rule makes of it."""
+VERDICTS = "verdicts.json"
+"""File of results/<scale>/<recipe>/: its claims, measured and judged."""
 
 LEADERBOARD = "leaderboard"
 """Measure of recipes whose methods are ranked in a table next to the page."""

@@ -1,1 +1,1 @@
-"""From paired differences to a verdict: the rule, its correction for many claims, sign flips in other settings."""
+"""From differences by seed to a verdict: contrasts, the rule, and the word that answers a question."""

@@ -1,10 +1,11 @@
-"""What two arms differ by: one difference per seed, its errors, its interval and its tests.
+"""What two arms differ by: one difference per seed, and a t interval over the seeds.
 
-Shares in percent are tested on logits (`of_shares`). Their intervals are mapped back to points, so that none leaves the
-scale: at the mean logit c of both arms, a difference of x logits is sinh(x/2) / (cosh(x/2) + cosh(c)) of the whole.
+Shares in percent have their interval on logits (`of_shares`). Its ends are mapped back to points at the other arm's own
+logits, so that none leaves the scale: x logits are the mean over seeds of sigmoid(other + x) - sigmoid(other).
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -20,22 +21,21 @@ class Contrast:
 
     Attributes:
         differences: one number per seed, in the metric's unit.
-        item_se: standard error between items (documents, questions) of the mean, in the metric's unit; 0 for none.
-        item_df: its degrees of freedom (items - 1).
-        logits: of shares the differences of logits, one per seed; None for all else.
-        centre: of shares the mean logit of both arms.
+        item_se: standard error between items (documents, questions) of the mean, in the metric's unit, or 0. It is
+            printed apart, and is part of no interval.
         spread: variance of one seed's difference, and its degrees of freedom, where they don't follow from the
-            differences: of shares, of arms that are not paired, and of moderated variances.
-        paired: whether the arms' values belong together seed by seed.
+            differences: of several samples (`combined`), and of shares.
+        paired: whether the values belong together seed by seed.
+        logits: of shares the differences of logits [seeds]; None for all else.
+        other: of shares the second arm's logits [seeds].
     """
 
     differences: np.ndarray
     item_se: float = 0.0
-    item_df: float = np.inf
-    logits: np.ndarray | None = None
-    centre: float = 0.0
     spread: tuple[float, float] | None = None
     paired: bool = True
+    logits: np.ndarray | None = None
+    other: np.ndarray | None = None
 
     @property
     def seeds(self) -> int:
@@ -43,119 +43,59 @@ class Contrast:
         return len(self.differences)
 
     @property
-    def tested(self) -> np.ndarray:
-        """The differences on the scale on which they are tested [seeds]."""
-        return self.differences if self.logits is None else self.logits
+    def mean(self) -> float:
+        """The plain mean over seeds."""
+        return float(np.mean(self.differences))
 
     def shown(self, effect: float) -> float:
-        """Return an effect on the tested scale in the metric's unit."""
-        if self.logits is None:
+        """Return an effect on the scale of the interval in the metric's unit."""
+        if self.other is None:
             return float(effect)
-        half = np.clip(effect / 2, -300, 300)
-        return float(100 * np.sinh(half) / (np.cosh(half) + np.cosh(self.centre)))
-
-    def hidden(self, value: float) -> float:
-        """Return an effect in the metric's unit on the tested scale; the inverse of `shown`."""
-        if self.logits is None:
-            return value
-        share = np.clip(value / 100, -1 + 1e-12, 1 - 1e-12)
-        return float(2 * (np.arctanh(share) + np.arcsinh(share * np.cosh(self.centre) / np.sqrt(1 - share**2))))
-
-    @property
-    def slope(self) -> float:
-        """By how much the metric changes with the tested scale, at the mean: turns an error into the metric's unit."""
-        if self.logits is None:
-            return 1.0
-        half = float(np.mean(self.logits)) / 2
-        ends = 1 / (1 + np.exp(-(self.centre + half))), 1 / (1 + np.exp(-(self.centre - half)))
-        return float(100 * np.mean([end * (1 - end) for end in ends]))
-
-    @property
-    def mean(self) -> float:
-        """Mean over seeds; of shares the difference of both arms' mean logits, in points."""
-        return self.shown(float(np.mean(self.tested)))
+        return float(100 * np.mean(_sigmoid(self.other + effect) - _sigmoid(self.other)))
 
     @cached_property
     def seed_variance(self) -> tuple[float, float]:
-        """Variance of one seed's difference on the tested scale, and its degrees of freedom (NaN for one seed)."""
+        """Variance of one seed's difference on the scale of the interval, and its degrees of freedom."""
         if self.spread is not None:
             return self.spread
-        return (float(np.var(self.tested, ddof=1)) if self.seeds > 1 else float("nan")), float(max(1, self.seeds - 1))
-
-    @property
-    def seed_se(self) -> float:
-        """Standard error between seeds, in the metric's unit (NaN for one seed)."""
-        return float(np.sqrt(self.seed_variance[0] / self.seeds)) * self.slope
-
-    @cached_property
-    def error(self) -> tuple[float, float]:
-        """Standard error over seeds and items on the tested scale, and its degrees of freedom after Satterthwaite."""
-        (variance, df), item = self.seed_variance, (self.item_se / self.slope) ** 2
-        seed = variance / self.seeds
-        total = seed + item
-        if not total > 0:
-            return float(np.sqrt(total)), df
-        return float(np.sqrt(total)), float(total**2 / (seed**2 / df + item**2 / self.item_df))
+        values = self.differences if self.logits is None else self.logits
+        return (float(np.var(values, ddof=1)) if self.seeds > 1 else float("nan")), float(max(1, self.seeds - 1))
 
     def interval(self, alpha: float) -> tuple[float, float]:
-        """Return the two-sided t interval at level 1 - alpha, in the metric's unit."""
+        """Return the two-sided t interval over seeds at level 1 - alpha, in the metric's unit; NaN for one seed."""
         from scipy.special import stdtrit  # Student's quantile; half a second that reading recipes can do without
 
-        (error, df), mean = self.error, float(np.mean(self.tested))
-        half = float(stdtrit(df, 1 - alpha / 2) * error)
+        variance, df = self.seed_variance
+        mean = float(np.mean(self.differences if self.logits is None else self.logits))
+        half = float(stdtrit(df, 1 - alpha / 2) * np.sqrt(variance / self.seeds))
         return self.shown(mean - half), self.shown(mean + half)
 
-    def p_above(self, value: float) -> float:
-        """Return the two-sided p of a mean of `value`, where only a mean above it speaks against it (else 1)."""
-        from scipy.special import stdtr
 
-        (error, df), above = self.error, float(np.mean(self.tested)) - self.hidden(value)
-        if np.isnan(error) or not above > 0:
-            return 1.0
-        return float(2 * stdtr(df, -above / error)) if error > 0 else 0.0
-
-    def p_below(self, value: float) -> float:
-        """Return the same where only a mean below `value` speaks against it."""
-        return self.reversed().p_above(-value)
-
-    def p(self, value: float) -> float:
-        """Return the two-sided p of a mean of `value`."""
-        return min(self.p_above(value), self.p_below(value))
-
-    def p_inside(self, m: float) -> float:
-        """Return the p of a mean of m or more in size; below 5% the 95% interval lies inside +-m."""
-        return max(self.p_above(-m), self.p_below(m))
-
-    def p_outside(self, m: float) -> float:
-        """Return the p of a mean of at most m in size; below 5% the 95% interval lies outside +-m."""
-        return min(self.p_above(m), self.p_below(-m))
-
-    def reversed(self) -> "Contrast":
-        """Return the same contrast with the opposite sign."""
-        logits = None if self.logits is None else -self.logits
-        return replace(self, differences=-np.asarray(self.differences), logits=logits)
-
-
-def variance_of_both(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    """Return the variance of a difference of two unpaired values, and its degrees of freedom after Welch.
+def combined(weights: Sequence[float], samples: Sequence[np.ndarray], item_se: float = 0.0) -> Contrast:
+    """Return the weighted sum of samples that aren't paired: (1, -1) is a difference as Welch has it.
 
     Args:
-        first: values of one arm, as many as of the other [seeds].
-        second: of the other [seeds].
+        weights: of the samples.
+        samples: values of each [seeds], of which the first are taken that all have.
+        item_se: see Contrast.
     """
-    if len(first) < 2:
-        return float("nan"), 1.0
-    one, other = float(np.var(first, ddof=1)), float(np.var(second, ddof=1))
-    squares = one**2 + other**2
-    df = (one + other) ** 2 * (len(first) - 1) / squares if squares > 0 else len(first) - 1
-    return one + other, float(df)
+    count = min(map(len, samples))
+    parts = [weight * np.asarray(values, float)[:count] for weight, values in zip(weights, samples, strict=True)]
+    if count < 2:
+        return Contrast(sum(parts), item_se, paired=False)
+    variances = np.array([np.var(part, ddof=1) for part in parts])
+    squares = float((variances**2).sum())
+    df = float(variances.sum() ** 2 * (count - 1) / squares) if squares > 0 else count - 1.0
+    return Contrast(sum(parts), item_se, (float(variances.sum()), df), paired=False)
 
 
 def unpaired(first: np.ndarray, second: np.ndarray) -> Contrast:
     """Return first - second over the seeds that both have, whose errors are of two samples (Welch)."""
-    count = min(len(first), len(second))
-    one, other = first[:count], second[:count]
-    return Contrast(one - other, spread=variance_of_both(one, other), paired=False)
+    return combined((1, -1), (first, second))
+
+
+def _sigmoid(logits: np.ndarray) -> np.ndarray:
+    return 0.5 + 0.5 * np.tanh(logits / 2)
 
 
 def logits_of(percent: np.ndarray, items: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
@@ -174,15 +114,9 @@ def logits_of(percent: np.ndarray, items: np.ndarray | float) -> tuple[np.ndarra
 
 
 def of_shares(
-    first: np.ndarray,
-    second: np.ndarray,
-    items: np.ndarray | float,
-    item_se: float = 0.0,
-    item_df: float = np.inf,
-    *,
-    paired: bool = True,
+    first: np.ndarray, second: np.ndarray, items: np.ndarray | float, item_se: float = 0.0, *, paired: bool = True
 ) -> Contrast:
-    """Return the difference of two shares by seed, over the seeds that both have, to be tested on logits.
+    """Return the difference of two shares by seed, over the seeds that both have, with its interval on logits.
 
     A seed's difference is known to one item, so its variance is at least the square of what one item moves.
 
@@ -191,35 +125,27 @@ def of_shares(
         second: of the other arm [seeds].
         items: of which these are shares, of each seed or of all.
         item_se: standard error between items of the mean difference, in points.
-        item_df: its degrees of freedom.
         paired: whether the arms' values belong together seed by seed; else their errors are of two samples (Welch).
     """
     count = min(len(first), len(second))
     one, other = np.asarray(first, float)[:count], np.asarray(second, float)[:count]
     items = items if np.ndim(items) == 0 else np.asarray(items, float)[:count]
     (high, step), (low, other_step) = logits_of(one, items), logits_of(other, items)
-    centre = float(np.mean(high) + np.mean(low)) / 2
-    plain = Contrast(one - other, logits=high - low, centre=centre)
-    variance, df = variance_of_both(high, low) if not paired else plain.seed_variance
+    variance, df = (Contrast(high - low) if paired else unpaired(high, low)).seed_variance
     least = float(np.mean(step**2 + other_step**2)) / 2
     spread = (max(variance, least), df) if count > 1 else None
-    return replace(plain, item_se=item_se, item_df=item_df, spread=spread, paired=paired)
+    return Contrast(one - other, item_se, spread, paired, high - low, low)
 
 
-def share_interval(
-    percent: np.ndarray, items: np.ndarray | float, item_se: float = 0.0, item_df: float = np.inf
-) -> tuple[float, float]:
+def share_interval(percent: np.ndarray, items: np.ndarray | float) -> tuple[float, float]:
     """Return the 95% t interval of one arm's share over seeds, in percent, formed on logits (NaN for one seed).
 
     Args:
         percent: by seed [seeds].
         items: of which these are shares, of each seed or of all.
-        item_se: standard error between items of the mean, in points.
-        item_df: its degrees of freedom.
     """
     values, step = logits_of(np.asarray(percent, float), items)
-    share = 1 / (1 + np.exp(-values.mean()))
-    alone = Contrast(values, item_se / float(100 * share * (1 - share)), item_df)
-    variance, df = alone.seed_variance
-    low, high = replace(alone, spread=(max(variance, float(np.mean(step**2))), df)).interval(0.05)
-    return 100 / (1 + float(np.exp(-low))), 100 / (1 + float(np.exp(-high)))
+    variance, df = Contrast(values).seed_variance
+    ends = Contrast(values, spread=(max(variance, float(np.mean(step**2))), df)).interval(0.05)
+    low, high = 100 * _sigmoid(np.array(ends))
+    return float(low), float(high)
