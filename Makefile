@@ -20,7 +20,6 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 reproduce: repository $(BIN)/.installed
 	@stemrepro plan --scale $(SCALE) $(if $(RECIPE),--recipe $(RECIPE))
 	@targets=$$(cat plan/targets) && dvc --wait-for-lock repro $$targets
-	$(if $(RECIPE),@stemrepro judge --scale $(SCALE))
 	-@[ ! -d runs/$(SCALE) ] && [ ! -d scores/$(SCALE)/losses ] || stemrepro track --scale $(SCALE)
 	@stemrepro verify --scale $(SCALE); code=$$?; echo "Figures and verdicts: results/$(SCALE)/"; [ $$code -eq 3 ] || exit $$code
 

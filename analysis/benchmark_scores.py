@@ -25,12 +25,11 @@ ROWS = {
 
 
 def row(panel: str, what: str, arm: str, contrast: Contrast) -> dict:
-    """Return a line of data.csv: a value with its 95% intervals, of seeds and items together and of seeds alone."""
+    """Return a line of data.csv: a value with its 95% interval over seeds, and the error between items apart."""
     low, high = contrast.interval(0.05)
-    seed_low, seed_high = Contrast(contrast.differences).interval(0.05)
     return {
         "panel": panel, "what": what, "arm": arm, "value": contrast.mean, "ci_low": low, "ci_high": high,
-        "seed_low": seed_low, "seed_high": seed_high, "seed_se": contrast.seed_se, "item_se": contrast.item_se,
+        "item_se": contrast.item_se,
     }  # fmt: skip
 
 
@@ -71,10 +70,9 @@ def collect(measure: Comparison) -> pd.DataFrame:
 
 
 def point(axes: Axes, at: float, data: pd.Series) -> None:
-    """Draw a mean with two error bars: thin for seeds and items together, thick for seeds alone."""
+    """Draw a mean with its interval."""
     colour = ARM_COLOUR[data["arm"]]
-    for low, high, width in (("ci_low", "ci_high", 0.8), ("seed_low", "seed_high", 2)):
-        axes.plot([data[low], data[high]], [at, at], color=colour, lw=width, solid_capstyle="butt")
+    axes.plot([data["ci_low"], data["ci_high"]], [at, at], color=colour, lw=1.4, solid_capstyle="butt")
     axes.plot(data["value"], at, ARM_MARKER[data["arm"]], color=colour, ms=5, mec="white", mew=0.5, zorder=4)
 
 

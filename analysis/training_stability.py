@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from stemrepro.measures.comparison import VARIANTS
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.stability import (
     Stability,
@@ -22,7 +23,6 @@ from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, LESS, PLAIN, SMALLEST, error_bars, look, sheet
 from stemrepro.verdicts.contrast import Contrast
-from stemrepro.verdicts.robustness import VARIANTS
 
 SMOOTH = 20
 """Steps of the moving mean that is drawn."""

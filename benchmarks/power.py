@@ -18,13 +18,13 @@ from statistics import median
 
 import numpy as np
 from scipy import stats
+from stemrepro.verdicts.multiplicity import ALPHA, PRIMARY_PLACES
 
 from stemrepro.measures.base import measured
 from stemrepro.measures.catalog import load
 from stemrepro.measures.inputs import Inputs
 from stemrepro.report.evidence import evidence_for
 from stemrepro.verdicts.contrast import Contrast
-from stemrepro.verdicts.multiplicity import ALPHA, PRIMARY_PLACES
 from stemrepro.verdicts.rule import Evidence
 
 POWER, MOST, SURE = 0.8, 200, 0.8

@@ -2,7 +2,7 @@
 
 from stemrepro.api import load, scores, verdicts
 
-verdicts().query("primary")[["recipe", "claim", "ours", "verdict"]]
+verdicts()[["recipe", "claim", "ours", "ci_low", "ci_high", "verdict"]]
 load("runs/laptop/main/stem-full/seed0").losses("We the people of the United States")
 """
 

@@ -25,7 +25,7 @@ def analyse(
         str, typer.Option("--format", metavar="KINDS", help="of figures alongside SVG: pdf, png, or pdf,png")
     ] = "",
 ) -> None:
-    """Measure claims and draw figures from the scores, without training; 'judge' makes verdicts of it."""
+    """Judge claims and draw figures from the scores, without training."""
     from stemrepro.measures.catalog import load
     from stemrepro.pipeline.draw import analyse_all
 
@@ -33,22 +33,10 @@ def analyse(
     if wrong := [kind for kind in kinds if kind not in FORMATS]:
         raise unknown("format", wrong[0], FORMATS, "--format")
     count = analyse_all(recipes or list(load().at(scale).recipes), scale, SCORES, RESULTS, kinds)
-    print(f"evidence about {count} claims: {RESULTS / scale}/<recipe>/evidence.json")
+    print(f"{count} claims: {RESULTS / scale}/<recipe>/verdicts.json")
     if not recipes:
         metrics(scale)
         report(scale)
-
-
-@app.command()
-def judge(scale: Scale = "laptop") -> None:
-    """Judge all claims of a scale's page that have evidence, together."""
-    from stemrepro.cli.summary import verdicts
-    from stemrepro.report.analyse import write_verdicts
-    from stemrepro.report.leaderboard import write_leaderboards
-
-    print(verdicts(write_verdicts(scale, RESULTS), [RESULTS / scale]))
-    for path in write_leaderboards(scale, RESULTS):
-        print(f"rank, lead and cost of each method: {path}")
 
 
 @app.command()
@@ -66,10 +54,17 @@ def metrics(scale: Scale = "laptop") -> None:
 
 @app.command()
 def report(scale: Scale = "laptop") -> None:
-    """Judge all claims of a scale's page, and write the page."""
-    from stemrepro.report.scoreboard import write_scoreboard
+    """Collect the verdicts of a scale's page, and write the page."""
+    from stemrepro.cli.summary import verdicts
+    from stemrepro.report.leaderboard import write_leaderboards
+    from stemrepro.report.page_parts import shown
+    from stemrepro.report.scoreboard import rows_of, write_scoreboard
 
-    judge(scale)
+    print(
+        verdicts([row for name, at in shown(scale, RESULTS) for row in rows_of(RESULTS, at, name)], [RESULTS / scale])
+    )
+    for path in write_leaderboards(scale, RESULTS):
+        print(f"rank, lead and cost of each method: {path}")
     out = write_scoreboard(scale, RESULTS)
     print(f"questions and every claim: {out}/index.html, and as tables in {out}/README.md")
 

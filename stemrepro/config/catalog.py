@@ -30,7 +30,6 @@ KEY = re.compile(r"[a-z0-9][a-z0-9-]*")
 """Names of scales and mixes, which DVC reads as parts of dotted keys."""
 MODULE = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 """Names of recipes, which Python files share."""
-MOST_PRIMARY = 8
 Asked = TypeVar("Asked", Claim, Estimate)
 
 
@@ -262,12 +261,4 @@ def read_recipes(folder: Path = RECIPES) -> Catalog:
         name: _check_recipe(name, recipe, files[name], catalog)
         for name, recipe in sorted(read.items(), key=lambda item: item[1].place)
     }
-    primary = [
-        f"{name}/{key}" for name, recipe in recipes.items() for key, claim in recipe.claims.items() if claim.primary
-    ]
-    if len(primary) > MOST_PRIMARY:
-        raise UserError(
-            f"{folder}: {len(primary)} primary claims over all recipes ({', '.join(primary)}); "
-            f"at most {MOST_PRIMARY} are allowed"
-        )
     return catalog.model_copy(update={"recipes": recipes})

@@ -32,12 +32,9 @@ class Claim(Strict):
 
     sentence: str
     origin: Origin
-    kind: Literal["greater", "equivalent", "not-better", "ordering", "exact"]
+    kind: Literal["greater", "equivalent", "not-better", "exact"]
     metric: str
-    arms: tuple[Name, ...] = Field(
-        (), description="greater, equivalent, not-better: [higher, lower]; ordering: from high to low; exact: none"
-    )
-    primary: bool = False
+    arms: tuple[Name, ...] = Field((), description="[higher, lower]; exact: none")
     smallest_effect: Factor = Field(
         description="m: the smallest effect that counts, in the metric's unit; "
         "exact: half the last printed digit, unless the recipe says why not"
@@ -55,13 +52,11 @@ class Claim(Strict):
 
     @model_validator(mode="after")
     def _fits(self) -> "Claim":
-        count, wanted = len(self.arms), {"ordering": "three or more", "exact": "none"}.get(self.kind, "two")
-        if {"ordering": count < 3, "exact": count > 0}.get(self.kind, count != 2):
-            raise ValueError(f"a claim of kind '{self.kind}' can't have {count} arms: {wanted}")
-        if self.kind == "exact" and ((self.paper is None) == (self.expected is None) or self.primary):
-            raise ValueError(
-                "a claim of kind 'exact' needs the paper's number or, of a control, 'expected', and can't be primary"
-            )
+        if len(self.arms) != (0 if self.kind == "exact" else 2):
+            wanted = "none" if self.kind == "exact" else "two"
+            raise ValueError(f"a claim of kind '{self.kind}' can't have {len(self.arms)} arms: {wanted}")
+        if self.kind == "exact" and (self.paper is None) == (self.expected is None):
+            raise ValueError("a claim of kind 'exact' needs the paper's number or, of a control, 'expected'")
         if self.expected is not None and (self.kind != "exact" or self.origin != "control"):
             raise ValueError("'expected' is for controls of kind 'exact', which the paper has no value for")
         return self

@@ -3,7 +3,6 @@
 A recipe names one measure. Its claims are checked against that measure when recipes are read.
 """
 
-import itertools
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -217,7 +216,7 @@ def _refused_precondition(measure: type[Measure], recipe: Recipe, claim: Claim, 
             f"precondition '{name}' compares losses with smallest_effect, "
             f"so unit must be {LOSS_UNIT} (got '{claim.unit}')"
         )
-    if any(set(pair) <= set(precondition.looked_at) for pair in itertools.pairwise(claim.arms)):
+    if claim.arms and set(claim.arms) <= set(precondition.looked_at):
         return f"precondition '{name}' looks at the claim's own contrast, so that the claim could not fail"
     return None
 

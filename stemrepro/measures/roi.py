@@ -98,9 +98,7 @@ class TrainingRoi(Comparison):
         "never gets there, less those that the first saves on its way to the second's",
         settings=True,
     )
-    @metric(
-        "{what=equal-flops}", "prose loss once as many FLOPs are spent as the cheaper arm's run has", settings=True
-    )
+    @metric("{what=equal-flops}", "prose loss once as many FLOPs are spent as the cheaper arm's run has", settings=True)
     def over_flops(self, high: str, low: str, what: str, setting: str | None = None) -> Contrast:
         """Return what losses during training say, by seed."""
         return by_curve(*self.pair(high, low, setting), what)

@@ -29,7 +29,7 @@ from stemrepro.model.ffn.naming import module_of
 from stemrepro.model.memory.naming import memory_module
 from stemrepro.pipeline.planned import Params
 from stemrepro.report.metrics import METRICS, compared_arms
-from stemrepro.report.page_parts import EVIDENCE, LEADERBOARD, VERDICTS
+from stemrepro.report.page_parts import LEADERBOARD, VERDICTS
 
 DRAWING, PIPELINE, TARGETS = Path("dvc.yaml"), PLAN / "dvc.yaml", PLAN / "targets"
 """The pipeline that draws committed results, that of a plan, and what DVC makes (`dvc repro $(cat plan/targets)`)."""
@@ -252,14 +252,14 @@ def scale_files(catalog: Catalog, scales: Iterable[str]) -> list[str]:
 
 
 def drawn_from(recipe: str, catalog: Catalog, scales: Iterable[str]) -> list[str]:
-    """Return the files that a recipe's figure and evidence follow from, other than its scores."""
+    """Return the files that a recipe's figure and verdicts follow from, other than its scores."""
     analyses = [path for path in (ANALYSES / f"{recipe}.py",) if path.exists()]
     outside = own_code(catalog, catalog.recipes[recipe].arms, analyses)
     return [HOME, *outside, f"recipes/{recipe}.yaml", *FOR_ALL, *scale_files(catalog, scales)]
 
 
 def analysis_stage(name: str, catalog: Catalog, matrix: dict, scales: Iterable[str]) -> dict:
-    """Return the stage of one recipe's figure, data and evidence.
+    """Return the stage of one recipe's figure, data and verdicts.
 
     Args:
         name: of the recipe.
@@ -275,7 +275,7 @@ def analysis_stage(name: str, catalog: Catalog, matrix: dict, scales: Iterable[s
         f"stemrepro analyse {name} --scale {SCALE}",
         recipe.paper_item,
         [*drawn_from(name, catalog, scales), *scores],
-        _kept(f"{out}/data.csv", f"{out}/{EVIDENCE}"),
+        _kept(f"{out}/data.csv", f"{out}/{VERDICTS}"),
         plots=_kept(*(f"{out}/{figure}.svg" for figure in drawn)),
     )
 
@@ -305,7 +305,7 @@ def metrics_list(catalog: Catalog, scale: str) -> tuple[list[str], Path]:
 
 
 def report_stage(matrix: dict, scoreboard: str, recipes: dict[str, Mapping[str, Recipe]]) -> dict:
-    """Return the stage that judges all claims of a page together, and writes the page.
+    """Return the stage that writes the page.
 
     Args:
         matrix: of the stage.
@@ -313,15 +313,14 @@ def report_stage(matrix: dict, scoreboard: str, recipes: dict[str, Mapping[str, 
         recipes: those on the page, by scale.
     """
     folders = [f"results/{scale}/{name}" for scale, names in recipes.items() for name in names]
-    results = [f"{folder}/{file}" for folder in folders for file in (EVIDENCE, "data.csv", "figure.svg")]
-    verdicts = [f"{folder}/{VERDICTS}" for folder in folders]
+    results = [f"{folder}/{file}" for folder in folders for file in (VERDICTS, "data.csv", "figure.svg")]
     ranked = {name for part in recipes.values() for name, recipe in part.items() if recipe.measure == LEADERBOARD}
     pages = ["README.md", "index.html", "claims.csv", "questions"]
     pages += [f"{name}.{kind}" for name in sorted(ranked) for kind in ("csv", "md")]
     return _stage(
-        matrix, f"stemrepro report --scale {SCALE}", "all claims judged together, and the page with them",
+        matrix, f"stemrepro report --scale {SCALE}", "the page of all claims",
         [HOME, *([ANALYSES.as_posix()] if ANALYSES.exists() else []), "recipes", *results],
-        _kept(*verdicts, *(f"{scoreboard}/{name}" for name in pages)),
+        _kept(*(f"{scoreboard}/{name}" for name in pages)),
     )  # fmt: skip
 
 

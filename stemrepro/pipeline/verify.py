@@ -33,12 +33,8 @@ from stemrepro.report.verdicts import read_verdicts
 
 MOST = 0.5
 """Largest deviation of a number that still counts as the same, over half the width of the committed interval."""
-NUMBERS = ("ours", "ci_low", "ci_high", "tuned", "official_init", "seed_se", "item_se")
+NUMBERS = ("ours", "ci_low", "ci_high", "ci99_low", "ci99_high", "item_se")
 """Fields that may deviate; all others must be equal."""
-MOST_P = 0.1
-"""Largest difference of p where the claim's numbers differ too, and of adjusted p."""
-OF_THE_PAGE = ("adjusted_p", "adjusted_other_p")
-"""Fields that follow from all claims of the page."""
 TRAINED, SCORED, DRAWN, COMPUTED, UNTOUCHED = "trained", "scored", "redrawn", "computed", "not made here"
 MADE = (TRAINED, SCORED)
 """Ways of making a claim that reproduce runs; arithmetic doesn't."""
@@ -113,8 +109,8 @@ def alike(new: object, old: object) -> bool:
 def by_seed_alike(now: dict, before: dict, still: bool) -> bool:
     """Tell whether a claim's differences are the committed ones.
 
-    Where its numbers moved, there must be as many differences, and their mean must be its number, unless that is formed
-    on logits: the difference of one seed may move by more.
+    Where its numbers moved, there must be as many differences, and their mean must be its number: the difference of one
+    seed may move by more.
 
     Args:
         now: the claim's row here.
@@ -128,7 +124,7 @@ def by_seed_alike(now: dict, before: dict, still: bool) -> bool:
         return all(map(alike, new, old))
     if None in new or not _is_number(now.get("ours")):
         return False
-    return "logits" in (now.get("method") or "") or alike(sum(new) / len(new), now["ours"])
+    return alike(sum(new) / len(new), now["ours"])
 
 
 def _words(text: object) -> str:
@@ -143,7 +139,6 @@ def compare(new: dict[str, dict], old: dict[str, dict]) -> tuple[dict[str, str],
         What differs, in words by claim; the largest deviation; and the claim that has it.
     """
     still = {name: all(new.get(name, {}).get(f) == row.get(f) for f in NUMBERS) for name, row in old.items()}
-    # Adjusted p, moderated variances and so the numbers of a reason follow from all claims of the page.
     changes, largest, where = {}, 0.0, ""
     for name, before in old.items():
         if name not in new:
@@ -157,8 +152,6 @@ def compare(new: dict[str, dict], old: dict[str, dict]) -> tuple[dict[str, str],
                 same = by_seed_alike(now, before, still[name])
             if field in ("reason", "method"):
                 same = _words(pair[0]) == _words(pair[1])
-            if field in OF_THE_PAGE or (field in ("p", "other_p") and not still[name]):
-                same = same or (all(map(_is_number, pair)) and abs(pair[0] - pair[1]) <= MOST_P)
             if not same and field not in NUMBERS:
                 fields.append(f"{field} {pair[0]!r} -> {pair[1]!r}")
         moved = deviation(now, before)

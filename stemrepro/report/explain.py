@@ -4,12 +4,9 @@ It shows the sentence, the paper's cells, differences seed by seed, the rule's s
 """
 
 from collections.abc import Mapping
-from itertools import pairwise
-from math import nan
+from math import isnan, nan
 from pathlib import Path
 from textwrap import wrap
-
-import numpy as np
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.progress import duration
@@ -17,13 +14,12 @@ from stemrepro.common.provenance import read_provenance
 from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.recipe import ORIGINS, Claim
-from stemrepro.measures.base import measure_class
+from stemrepro.measures.base import Measure, measure_class, measured
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.metric import metrics_of, parse
-from stemrepro.report.judging import Judged, judged_page
-from stemrepro.report.results import method, verdict_rows
+from stemrepro.report.evidence import OWN_SETTINGS, Judged, contrast_of, judged, method, size_of
 from stemrepro.verdicts.contrast import Contrast
-from stemrepro.verdicts.multiplicity import ALPHA, PRIMARY_PLACES
+from stemrepro.verdicts.rule import DECIDES, PRINTED
 
 WIDTH = 80
 COMMON = "common"
@@ -85,8 +81,7 @@ def _measured(inputs: Inputs, claim: Claim) -> list[str]:
     if claim.kind == "exact":
         return [*lines, "computed: without arms, seeds and chance"]
     variants = dict.fromkeys(at.variant for at in inputs.recipe.wanted() if at.arm in arms)
-    pairs = {1: "", 2: "; the first's less the second's, where the metric says nothing else"}
-    how = pairs.get(len(arms), "; each less the next")
+    how = "; the first's less the second's, where the metric says nothing else" if len(arms) == 2 else ""
     says = f"the claim: {SAYS.get(claim.kind, 'above 0')}; what counts: {claim.smallest_effect:g} {claim.unit}"
     return [*lines, f"arms: {', '.join(arms)}{how}", says, f"variants where they are trained: {', '.join(variants)}"]
 
@@ -98,44 +93,34 @@ def _table(settings: Mapping[str, Contrast], seeds: tuple[int, ...]) -> list[str
     most = max(c.seeds for c in contrasts)
     rows = {f"seed {seed}": [values[n] for values in by_seed] for n, seed in enumerate(seeds[:most])}
     rows["mean"] = [c.mean for c in contrasts]
-    rows["95% interval from"], rows["to"] = zip(*(c.interval(0.05) for c in contrasts), strict=True)
+    for alpha in (PRINTED, DECIDES):
+        ends = zip(*(c.interval(alpha) for c in contrasts), strict=True)
+        rows[f"{1 - alpha:.0%} interval from"], rows[f"{1 - alpha:.0%} interval to"] = ends
     shown = {name: [f"{value:+.4f}" for value in values] for name, values in rows.items()}
-    shown["standard error between seeds"] = [f"{c.seed_se:.4f}" for c in contrasts]
-    shown["standard error between items"] = [f"{c.item_se:.4f}" if c.item_se else "-" for c in contrasts]
+    shown["error between items"] = [f"{c.item_se:.4f}" if c.item_se else "-" for c in contrasts]
     cells = {"": list(settings)} | {name: ["-" if "nan" in v else v for v in values] for name, values in shown.items()}
     return [f"{name:28}" + "".join(f"{value:>16}" for value in values) for name, values in cells.items()]
 
 
-def _differences(claim: Claim, judged: Judged, seeds: tuple[int, ...]) -> list[str]:
-    facts, result = judged.evidence, judged.result
+def _differences(one: Judged, measure: Measure) -> list[str]:
+    claim, facts = one.claim, one.evidence
     if claim.kind == "exact":
         half = f"what counts {claim.smallest_effect:g} {claim.unit}"
         expected = f"the paper's {claim.paper.value:g}" if claim.paper else f"the claim's {claim.expected:g}"
-        return [f"computed {result.ours:.6g}, {expected}, {half}"]
-    if np.isnan(facts.contrasts[0].differences).all():
+        return [f"computed {facts.contrast.mean:.6g}, {expected}, {half}"]
+    if isnan(facts.contrast.mean):
         return [f"none could be formed: {facts.failed_precondition or facts.unmeasured}"]
-    lines = []
-    for n, (pair, contrast) in enumerate(zip(pairwise(claim.arms), facts.contrasts, strict=True)):
-        lines += [f"pair {n + 1}: {' less '.join(pair)}"] if len(facts.contrasts) > 1 else []
-        others = {setting: contrasts[n] for setting, contrasts in facts.robustness.items()}
-        lines += _table({COMMON: contrast} | others, seeds)
-    lines.append(f"the interval: {method(facts, judged.prior)}")
-    if result.p is None or result.adjusted_p is None:
-        return [*lines, "it takes no part in the correction for many claims: it is not tested"]
-    holm = f"Holm at {ALPHA:.0%} over {PRIMARY_PLACES} places for primary claims"
-    hochberg = f"Benjamini and Hochberg at {ALPHA:.0%} over all other claims of the page"
-    lines.append(f"p {result.p:.3g}, adjusted {result.adjusted_p:.3g}: {holm if claim.primary else hochberg}")
-    if result.other_p is not None and result.adjusted_other_p is not None:
-        lines.append(f"p of what contradicts it {result.other_p:.3g}, adjusted {result.adjusted_other_p:.3g}")
-    return lines
+    settings = {OWN_SETTINGS: facts.contrast} if facts.own_settings else {}
+    settings[COMMON] = contrast_of(claim, measure) if settings else facts.contrast
+    return [*_table(settings, measure.inputs.scale.seeds), f"the interval: {method(facts)}"]
 
 
-def _verdict(judged: Judged) -> list[str]:
+def _verdict(one: Judged) -> list[str]:
     lines = []
-    for n, step in enumerate(judged.result.steps, 1):
+    for n, step in enumerate(one.steps, 1):
         lines.append(f"{n}. {step.question} {'Yes' if step.answer else 'No'}: {step.numbers}")
-    size = verdict_rows([judged])[0]["size"]
-    return [*lines, f"Verdict: {judged.result.verdict}", *([f"Size: {size}"] if size else [])]
+    size = size_of(one)
+    return [*lines, f"Verdict: {one.steps[-1].verdict}", *([f"Size: {size}"] if size else [])]
 
 
 def _origin(inputs: Inputs, claim: Claim, results: Path, made: list[str]) -> list[str]:
@@ -149,12 +134,11 @@ def _origin(inputs: Inputs, claim: Claim, results: Path, made: list[str]) -> lis
     variants: dict[tuple[str, str], list[str]] = {}
     for (part, variant), names in arms.items():
         variants.setdefault((part, ", ".join(names)), []).append(variant)
-    files = ("evidence.json", "verdicts.json", "data.csv")
+    files = ("verdicts.json", "data.csv")
     lines = [f"recipes/{inputs.name}.yaml", *(f"{folder}/{file}" for file in files)]
     lines += [f"{inputs.folder}/{part}: {names} at {', '.join(at)}" for (part, names), at in variants.items()]
     lines += [f"{inputs.folder}/text"] if measure.reads_text else []
-    others = "and of the recipe's other arms where the metric compares with them; adjusted p are over the page's claims"
-    lines += [others] if claim.arms else []
+    lines += ["and of the recipe's other arms where the metric compares with them"] if claim.arms else []
     lines += [] if recipe.arms else ["recipes/paper.yaml and recipes/shapes.yaml; nothing is trained"]
     is_default = inputs.scale_name == (recipe.scales or ("laptop",))[0]  # the Makefile needs no SCALE then
     return [*lines, f"make reproduce RECIPE={inputs.name}{'' if is_default else f' SCALE={inputs.scale_name}'}", *made]
@@ -175,20 +159,18 @@ def _wrapped(line: str) -> list[str]:
     return wrap(line, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
-def _text(inputs: Inputs, judged: Judged, results: Path, made: list[str]) -> str:
-    recipe, key = inputs.name, judged.finding.claim
-    claim = inputs.recipe.claims[key]
-    whose = f"{ORIGINS[claim.origin]}, {inputs.recipe.paper_item}; {'' if claim.primary else 'not '}primary"
+def _text(measure: Measure, one: Judged, results: Path, made: list[str]) -> str:
+    inputs, claim = measure.inputs, one.claim
     sections = {
-        f"{recipe}/{key} at scale {inputs.scale_name}": [claim.sentence, whose],
-        "The paper": _cells(inputs.catalog, recipe, key, claim),
+        f"{inputs.name}/{one.name} at scale {inputs.scale_name}": [
+            claim.sentence, f"{ORIGINS[claim.origin]}, {inputs.recipe.paper_item}",
+        ],
+        "The paper": _cells(inputs.catalog, inputs.name, one.name, claim),
         "What is measured": _measured(inputs, claim),
-        "The number" if claim.kind == "exact" else "Differences seed by seed": _differences(
-            claim, judged, inputs.scale.seeds
-        ),
-        "The rule": _verdict(judged),
+        "The number" if claim.kind == "exact" else "Differences seed by seed": _differences(one, measure),
+        "The rule": _verdict(one),
         "Where it comes from": _origin(inputs, claim, results, made),
-    }
+    }  # fmt: skip
     pieces = {title: [piece for line in lines for piece in _wrapped(line)] for title, lines in sections.items()}
     return "\n\n".join("\n".join([title, *lines]) for title, lines in pieces.items())
 
@@ -196,7 +178,7 @@ def _text(inputs: Inputs, judged: Judged, results: Path, made: list[str]) -> str
 def explain(
     catalog: Catalog, name: str, scale: str | None, results: Path, scores: Path, cost: dict | None = None
 ) -> str:
-    """Return everything about a claim, in lines of at most 80 columns, by the evidence of its page.
+    """Return everything about a claim, in lines of at most 80 columns, judged from the scores.
 
     Args:
         catalog: of all recipes and scales.
@@ -207,14 +189,9 @@ def explain(
         cost: what stemrepro.cli.estimate gives for the recipe's plan; None leaves it out.
 
     Raises:
-        UserError: see `find`; or evidence is damaged, or of other claims, or missing.
+        UserError: see `find`; or scores are missing or damaged.
     """
     recipe, key, scale = find(catalog, name, scale)
-    claims = judged_page(scale, results).get((recipe, scale), ())
-    judged = next((judged for judged in claims if judged.finding.claim == key), None)
-    folder = results / scale / recipe
-    if not judged:
-        raise UserError(
-            f"{folder}/evidence.json has no claim '{key}'; run 'make reproduce RECIPE={recipe} SCALE={scale}'"
-        )
-    return _text(Inputs(recipe, catalog, scale, scores / scale), judged, results, _made(folder, cost))
+    measure = measured(Inputs(recipe, catalog, scale, scores / scale))
+    (one,) = judged(measure, key)
+    return _text(measure, one, results, _made(results / scale / recipe, cost))

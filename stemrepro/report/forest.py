@@ -110,11 +110,11 @@ def collect(measure: Measure) -> pd.DataFrame:
     rows = []
     for name, claim in measure.inputs.recipe.claims.items():
         try:
-            weakest = min(contrasts(claim, measure), key=lambda contrast: contrast.mean)
+            contrast = contrast_of(claim, measure)
         except Unmeasured:
-            weakest = Contrast(np.array([np.nan]))
+            contrast = Contrast(np.array([np.nan]))
         zero = (claim.paper.value if claim.paper else claim.expected) if claim.kind == "exact" else 0.0
-        row = mean_row("claim", name, claim.unit, weakest)
+        row = mean_row("claim", name, claim.unit, contrast)
         rows.append(row | {end: (row[end] - zero) / claim.smallest_effect for end in ("value", "ci_low", "ci_high")})
     return pd.DataFrame(rows, columns=list(mean_row("", "", "", Contrast(np.zeros(1)))))
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pandas as pd
 
 from stemrepro.common.files import damaged
-from stemrepro.verdicts.robustness import LONG_END
 
+LONG_END = Path("ladder/token_ladder/data.csv")
+"""Below results/: gaps where training is longest, which the pages of other scales show next to theirs."""
 PAIR = "pair"
 """Panel of the lines that hold the gap of two arms, "high - low", one line per rung."""
 SAME, OTHER, OPEN = "points the same way there", "points the other way there", "is open in one of the two"
@@ -66,12 +67,7 @@ def rungs_of(row: dict, ladder: Ladder) -> tuple[Rung, ...]:
 
     Other claims have none, nor have claims that were not measured or belong to the ladder itself.
     """
-    if (
-        row["metric"] != "prose"
-        or row["kind"] == "ordering"
-        or row["ci_low"] is None
-        or row["scale"] == LONG_END.parts[0]
-    ):
+    if row["metric"] != "prose" or row["ci_low"] is None or row["scale"] == LONG_END.parts[0]:
         return ()
     return ladder.get(tuple(row["arms"]), ())
 

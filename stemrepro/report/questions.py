@@ -99,7 +99,6 @@ def _line(one: Asked, limits: tuple[float, float], multiples: bool) -> dict:
         "sentence": row["sentence"],
         "origin": row["origin"],
         "whose": ORIGINS[row["origin"]],
-        "primary": row["primary"],
         "ours": _said(row),
         "verdict": row["verdict"],
         "untested": row["untested"],

@@ -27,7 +27,7 @@ from stemrepro.config.scale import Variant
 from stemrepro.measures.catalog import load
 from stemrepro.model.cost import parameter_counts
 from stemrepro.report.drawing import COLOUR, Line, axis, drawing
-from stemrepro.report.ladder import OPEN, OTHER, SAME, Ladder, read_ladder, rungs_of
+from stemrepro.report.ladder import LONG_END, OPEN, OTHER, SAME, Ladder, read_ladder, rungs_of
 from stemrepro.report.ladder import counted as agreeing
 from stemrepro.report.leaderboard import ranks, read_table
 from stemrepro.report.page_parts import LEADERBOARD, cell, image, shown
@@ -44,14 +44,13 @@ from stemrepro.report.verdicts import (
 )
 from stemrepro.report.words import at_long_end, contrast, evidence, ours, paper, paper_items, source
 from stemrepro.verdicts.answer import ANSWERS
-from stemrepro.verdicts.robustness import LONG_END
 from stemrepro.verdicts.rule import CONTRADICTED, NOT_ATTEMPTED, NOT_TESTED, SUPPORTED, UNDECIDED, UNTESTED, VERDICTS
 
 QUESTIONS = "questions"
 """Folder of the questions' pages, next to README.md."""
 REUSE = "Figures and numbers are free to reuse (Apache-2.0); please name this repository."
 MEANING = {
-    SUPPORTED: "the effect is shown to have the claimed sign; an equivalence, an ordering or a number is shown",
+    SUPPORTED: "the effect is shown to have the claimed sign; an equivalence or a number is shown",
     CONTRADICTED: "the effect is shown to have the other sign, or to be too small to count; a number is another one",
     UNDECIDED: "neither is shown: our runs can't tell",
     NOT_TESTED: "nothing was attempted here, or a precondition is shown to fail, whatever the contrast says",
@@ -93,7 +92,7 @@ def comparison_lines(row: dict, ladder: Ladder, others: list[dict]) -> list[Line
 
 
 def rows_of(results: Path, scale: str, name: str) -> list[dict]:
-    """Return a recipe's verdicts at a scale, primary claims first.
+    """Return a recipe's verdicts at a scale.
 
     Raises:
         UserError: the verdicts are missing or damaged.
@@ -101,7 +100,7 @@ def rows_of(results: Path, scale: str, name: str) -> list[dict]:
     path = results / scale / name / "verdicts.json"
     if not path.exists():
         raise UserError(f"{path} is missing; 'make figures SCALE={scale}' draws it from the scores")
-    return sorted(read_verdicts(path), key=lambda row: not row["primary"])
+    return read_verdicts(path)
 
 
 def multiples(row: dict) -> float | None:
@@ -363,10 +362,10 @@ def question_page(one: dict, rows: dict[str, dict], home: str) -> str:
     lines += ["", heads, "|---|---|---|---|---|---|---|---|"] if one["lines"] else []
     for line in one["lines"]:
         row = rows[line["name"]]
-        mark, size = " (primary)" if row["primary"] else "", f"<br>{row['size']}" if row["size"] else ""
+        size = f"<br>{row['size']}" if row["size"] else ""
         origin = f"<br>{cell(row['source'])}" if row["source"] else ""
         lines.append(
-            f"| {cell(row['sentence'])}{mark}<br>`{line['name']}`: {cell(row['contrast'])} | {row['whose']} | "
+            f"| {cell(row['sentence'])}<br>`{line['name']}`: {cell(row['contrast'])} | {row['whose']} | "
             f"{line['says'] or '-'} | {cell(row['paper'])}{origin} | {cell(row['ours'])} | {cell(row['evidence'])} | "
             f"**{row['verdict']}**{size} | {cell(row['reason'])} |"
         )
@@ -384,10 +383,10 @@ def question_page(one: dict, rows: dict[str, dict], home: str) -> str:
 
 
 COLUMNS = (
-    "scale", "recipe", "claim", "sentence", "origin", "primary", "kind", "metric", "unit", "arms",
+    "scale", "recipe", "claim", "sentence", "origin", "kind", "metric", "unit", "arms",
     "paper", "paper_unit", "paper_source", "paper_confidence",
-    "ours", "ci_low", "ci_high", "smallest_effect", "seeds", "differences", "seed_se", "item_se", "method",
-    "p", "adjusted_p", "other_p", "adjusted_other_p", "verdict", "size", "untested", "reason",
+    "ours", "ci_low", "ci_high", "ci99_low", "ci99_high", "smallest_effect", "seeds", "differences", "item_se",
+    "method", "verdict", "size", "untested", "reason",
 )  # fmt: skip
 """The columns of claims.csv."""
 

@@ -19,22 +19,16 @@ TALLIED: dict[Origin, str] = {
     "control": "our own questions",
 }
 """Claims are counted by whose they are, and nowhere together."""
-AT_OFFICIAL_INIT = {"official_init", "official_init_same_sign"}
-"""Fields of claims that were also measured at the official initialisation of the embeddings.
-
-They are the effect, and whether it has the same sign.
-"""
 
 
 class Row(Strict):
-    """A claim as stemrepro.report.results.verdict_rows writes it."""
+    """A claim as stemrepro.report.evidence.verdict_rows writes it."""
 
     model_config = ConfigDict(extra="ignore")
 
     claim: str
     sentence: str
     origin: Origin
-    primary: bool
     kind: str
     metric: str
     unit: str
@@ -45,30 +39,22 @@ class Row(Strict):
     ours: float | None
     ci_low: float | None
     ci_high: float | None
-    tuned: float | None
-    seed_se: float | None
+    ci99_low: float | None
+    ci99_high: float | None
+    seeds: Annotated[int, Field(ge=0)]
+    differences: tuple[float | None, ...] | None
     item_se: float | None
     method: str | None
-    p: float | None
-    adjusted_p: float | None
-    other_p: float | None
-    adjusted_other_p: float | None
-    seeds: Annotated[int, Field(ge=0)]
-    differences: tuple[float | None, ...] | None = None
     scale: str
     verdict: Literal[VERDICTS]
     size: Literal[SIZES] | None
     untested: Literal[UNTESTED] | None
     reason: str
-    official_init: float | None = None
-    official_init_same_sign: bool = False
 
     @model_validator(mode="after")
     def _whole(self) -> "Row":
         if (self.ci_low is None) != (self.ci_high is None) or (self.ours is None and self.ci_low is not None):
             raise ValueError("ours, ci_low and ci_high: an interval has two ends and a value within")
-        if len(AT_OFFICIAL_INIT & self.model_fields_set) == 1:
-            raise ValueError("official_init and official_init_same_sign stand together")
         return self
 
 

@@ -3,9 +3,9 @@
 import math
 import re
 
+from stemrepro.report.evidence import METHOD
 from stemrepro.report.ladder import Ladder, agreement, rungs_of
 
-PLAIN_METHOD = "t over seeds"
 SURE = {"read": "", "inferred": "computed: ", "secondary": "second-hand: ", "figure": "read off an image: "}
 
 
@@ -58,34 +58,17 @@ def contrast(row: dict) -> str:
     return f"{arms}, {row['metric']}" if arms else row["metric"]
 
 
-def p_value(p: float) -> str:
-    """Write a p with two digits."""
-    return "< 0.0001" if p < 0.0001 else f"{p:.2g}"
-
-
 def evidence(row: dict) -> str:
-    """Name the seeds, p and adjusted p, both errors where there are two, and the effect in other settings.
-
-    How the interval was formed is told where it isn't a plain t interval.
-    """
+    """Name the seeds, how the interval was formed where it isn't a plain t interval, and the error between items."""
     if row["kind"] == "exact":
         return "computed, no chance involved"
     if row["ours"] is None:
         return "not measured"
     words = [f"{row['seeds']} seed{'' if row['seeds'] == 1 else 's'}"]
-    if row["adjusted_p"] is not None:
-        words.append(f"p {p_value(row['p'])}, adjusted {p_value(row['adjusted_p'])}")
-    if row["method"] and row["method"] != PLAIN_METHOD:
+    if row["method"] and row["method"] != METHOD:
         words.append(row["method"])
-    if row["seed_se"]:
-        words.append(f"error between seeds {row['seed_se']:.2g}")
     if row["item_se"]:
-        words.append(f"between items {row['item_se']:.2g}")
-    if row.get("tuned") is not None:
-        words.append(f"at tuned learning rates {number(row['tuned'])}")
-    if row.get("official_init") is not None:
-        same = "the same sign" if row["official_init_same_sign"] else "the same sign is not shown"
-        words.append(f"at the official initialisation {number(row['official_init'])} ({same})")
+        words.append(f"error between items {row['item_se']:.2g}, apart from the interval")
     return ", ".join(words)
 
 
