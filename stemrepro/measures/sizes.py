@@ -122,7 +122,7 @@ class Sizes(Comparison):
 
     @metric("forecast@{variant}", "log2 of the lead at a size less that which the law of all narrower ones foretells")
     def missed(self, high: str, low: str, variant: str) -> Contrast:
-        """Return how far a lead lies from its forecast: two samples, of which the second is each seed's own forecast."""
+        """Return how far a lead lies from its forecast: two samples, the second each seed's own forecast."""
         size = self._size(variant)
         law = self.law(high, low, below=size.width)
         told = law.log_leads(np.log2(size.width), np.log2(size.vocab))

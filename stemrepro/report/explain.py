@@ -17,12 +17,12 @@ from stemrepro.config.recipe import ORIGINS, Claim
 from stemrepro.measures.base import Measure, measure_class, measured
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.metric import metrics_of, parse
-from stemrepro.report.evidence import OWN_SETTINGS, Judged, contrast_of, judged, method, size_of
+from stemrepro.report.evidence import Judged, contrast_of, judged, method, size_of
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.rule import DECIDES, PRINTED
 
 WIDTH = 80
-COMMON = "common"
+OWN, COMMON = "own settings", "common"
 SAYS = {"equivalent": "within what counts of 0", "not-better": "not above 0 by what counts"}
 """Where the claims of a kind have their difference; claims of other kinds have it above 0."""
 
@@ -110,7 +110,7 @@ def _differences(one: Judged, measure: Measure) -> list[str]:
         return [f"computed {facts.contrast.mean:.6g}, {expected}, {half}"]
     if isnan(facts.contrast.mean):
         return [f"none could be formed: {facts.failed_precondition or facts.unmeasured}"]
-    settings = {OWN_SETTINGS: facts.contrast} if facts.own_settings else {}
+    settings = {OWN: facts.contrast} if facts.own_settings else {}
     settings[COMMON] = contrast_of(claim, measure) if settings else facts.contrast
     return [*_table(settings, measure.inputs.scale.seeds), f"the interval: {method(facts)}"]
 

@@ -1,7 +1,7 @@
 """One rule from differences to a word, the same for every claim (docs/verdicts.md).
 
-A difference is signed so that the claim makes it positive. m is the smallest effect that counts. The 99% t interval over
-the seeds decides, by the first line that fits:
+A difference is signed so that the claim makes it positive. m is the smallest effect that counts. The 99% t interval
+over the seeds decides, by the first line that fits:
 
 1. not tested: nothing was attempted, or a precondition fails, judged without the differences;
 2. undecided: a run diverged, or fewer than 3 seeds;
