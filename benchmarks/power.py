@@ -4,9 +4,8 @@
     python -m benchmarks.power --scale laptop --short    a line per recipe and smallest effect
 
 A line has the spread of the claim's paired differences over seeds, the effect that its seeds find with 80% power, and
-the seeds that would find the smallest effect that counts. The test is two-sided at 5% (5%/8, Holm's strictest step, for
-a primary claim) against 0, by the noncentral t distribution. The error between items does not shrink with seeds. An
-equivalence is to be shown by its 95% interval where the true effect is 0.
+the seeds that would find the smallest effect that counts. It is found where the 99% interval is clear of 0, by the
+noncentral t distribution. An equivalence is to be shown by its 99% interval where the true effect is 0.
 """
 
 import argparse
@@ -18,14 +17,12 @@ from statistics import median
 
 import numpy as np
 from scipy import stats
-from stemrepro.verdicts.multiplicity import ALPHA, PRIMARY_PLACES
 
 from stemrepro.measures.base import measured
 from stemrepro.measures.catalog import load
 from stemrepro.measures.inputs import Inputs
 from stemrepro.report.evidence import evidence_for
-from stemrepro.verdicts.contrast import Contrast
-from stemrepro.verdicts.rule import Evidence
+from stemrepro.verdicts.rule import DECIDES, Evidence
 
 POWER, MOST, SURE = 0.8, 200, 0.8
 MEDIANS = ("SD", "found with 80%", "seeds for m", "seeds for m, upper SD")
@@ -39,27 +36,20 @@ class Spread:
 
     Attributes:
         sd: of the paired differences over seeds.
-        item_se: error between items, which more seeds leave as it is, with its degrees of freedom.
-        alpha: two-sided level of the test.
+        equivalent: whether the claim is an equivalence.
+        alpha: two-sided level of the interval.
     """
 
     sd: float
-    item_se: float
-    item_df: float
-    alpha: float
     equivalent: bool = False
-
-    def error(self, seeds: int) -> tuple[float, float]:
-        """Return the standard error of a mean over so many seeds, and its degrees of freedom."""
-        seed, item = self.sd**2 / seeds, self.item_se**2
-        return math.sqrt(seed + item), (seed + item) ** 2 / (seed**2 / (seeds - 1) + item**2 / self.item_df)
+    alpha: float = DECIDES
 
     def power(self, effect: float, seeds: int) -> float:
         """Return the chance that so many seeds show an effect.
 
         Of an equivalence: that they show none within +-effect where the true effect is 0.
         """
-        se, df = self.error(seeds)
+        se, df = self.sd / math.sqrt(seeds), seeds - 1
         critical = stats.t.ppf(1 - self.alpha / 2, df)
         if not self.equivalent:
             return float(stats.nct.sf(critical, df, effect / se))
@@ -68,7 +58,7 @@ class Spread:
 
     def detectable(self, seeds: int) -> float:
         """Return the smallest effect that so many seeds find with 80% power."""
-        low, high = 0.0, 100 * self.error(seeds)[0]
+        low, high = 0.0, 100 * self.sd
         for _ in range(60):
             middle = (low + high) / 2
             low, high = (low, middle) if self.power(middle, seeds) >= POWER else (middle, high)
@@ -84,21 +74,14 @@ def upper(sd: float, seeds: int) -> float:
     return sd * math.sqrt((seeds - 1) / stats.chi2.ppf(1 - SURE, seeds - 1))
 
 
-def spread(facts: Evidence, contrast: Contrast, sd: float) -> Spread:
-    """Return the spread of a claim's contrast, with a standard deviation over seeds."""
-    equivalent = facts.kind == "equivalent"
-    alpha = ALPHA / PRIMARY_PLACES if facts.primary else ALPHA
-    return Spread(sd, contrast.item_se, contrast.item_df, alpha, equivalent)
-
-
 def row(recipe: str, name: str, facts: Evidence) -> dict:
-    """Return a claim's numbers, from its contrast with the largest spread."""
-    contrast = max(facts.contrasts, key=lambda candidate: candidate.seed_se)
-    seeds, sd, m = facts.seeds, float(np.std(contrast.differences, ddof=1)), facts.smallest_effect
-    estimate, bound = (spread(facts, contrast, value) for value in (sd, upper(sd, seeds)))
+    """Return a claim's numbers."""
+    contrast, m = facts.contrast, facts.smallest_effect
+    seeds, sd = contrast.seeds, float(np.std(contrast.differences, ddof=1))
+    estimate, bound = (Spread(value, facts.kind == "equivalent") for value in (sd, upper(sd, seeds)))
     return {
         "recipe": recipe, "claim": name, "kind": facts.kind, "m": m, "seeds": seeds, "SD": sd,
-        "SD, upper 80%": bound.sd, "between items": estimate.item_se, "found with 80%": estimate.detectable(seeds),
+        "SD, upper 80%": bound.sd, "found with 80%": estimate.detectable(seeds),
         "seeds for m": estimate.seeds(m), "seeds for m, upper SD": bound.seeds(m),
     }  # fmt: skip
 
@@ -112,7 +95,7 @@ def rows(scale: str, scores: Path = Path("scores")) -> list[dict]:
         measure = measured(Inputs(name, catalog, scale, scores / scale))
         for key, claim in recipe.claims.items():
             facts = evidence_for(claim, measure)
-            if facts.kind != "exact" and not facts.unmeasured and facts.weakest.seed_se > 0:
+            if facts.kind != "exact" and not facts.unmeasured and np.ptp(facts.contrast.differences) > 0:
                 result.append(row(name, key, facts))
     return result
 

@@ -60,9 +60,8 @@ def report(scale: Scale = "laptop") -> None:
     from stemrepro.report.page_parts import shown
     from stemrepro.report.scoreboard import rows_of, write_scoreboard
 
-    print(
-        verdicts([row for name, at in shown(scale, RESULTS) for row in rows_of(RESULTS, at, name)], [RESULTS / scale])
-    )
+    rows = [row for name, at in shown(scale, RESULTS) for row in rows_of(RESULTS, at, name)]
+    print(verdicts(rows, [RESULTS / scale]))
     for path in write_leaderboards(scale, RESULTS):
         print(f"rank, lead and cost of each method: {path}")
     out = write_scoreboard(scale, RESULTS)

@@ -26,7 +26,8 @@ def interaction(high: str, low: str, arms: tuple[str, ...], losses_of: Callable[
         UserError: the two arms are no pair of the factorial, or the recipe lacks those with a table.
     """
     if (low, high) in WITH_TABLE:
-        return interaction(low, high, arms, losses_of).reversed()
+        other = interaction(low, high, arms, losses_of)
+        return Contrast(-other.differences, other.item_se)
     if (high, low) not in WITH_TABLE:
         choices = "; ".join(f"[{first}, {second}]" for first, second in WITH_TABLE)
         raise UserError(f"metric 'interaction' is of the pairs without a table, {choices}; got [{high}, {low}]")
