@@ -1,73 +1,40 @@
-"""Intervals and p of paired and unpaired differences and of shares, against other libraries and by simulation."""
+"""Intervals of paired and unpaired differences and of shares, against other libraries and by simulation."""
 
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import expit, logit
-from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 
-from stemrepro.verdicts.contrast import Contrast, logits_of, of_shares, share_interval, unpaired
+from stemrepro.verdicts.contrast import Contrast, combined, logits_of, of_shares, share_interval, unpaired
 
 
-def test_interval_and_p_agree_with_scipy_and_statsmodels():
+@pytest.mark.parametrize("level", [0.95, 0.99])
+def test_the_interval_is_scipys_and_no_error_between_items_enters(level):
     values = np.random.default_rng(0).normal(0.03, 0.02, 7)
-    contrast = Contrast(values)
-    assert contrast.interval(0.05) == pytest.approx(DescrStatsW(values).tconfint_mean(0.05))
-    assert contrast.interval(0.10) == pytest.approx(stats.ttest_1samp(values, 0).confidence_interval(0.90))
-    assert contrast.p(0.0) == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
-    assert contrast.p(0.05) == pytest.approx(stats.ttest_1samp(values, 0.05).pvalue)
-    assert (contrast.p_above(0.05), contrast.p_below(0.0)) == (1.0, 1.0)
-
-
-def test_what_lies_inside_and_outside_is_told_by_two_one_sided_tests():
-    contrast = Contrast(np.random.default_rng(1).normal(0.004, 0.02, 8))
-    above, below = (stats.ttest_1samp(contrast.differences, at, alternative=side).pvalue
-                    for at, side in ((-0.03, "greater"), (0.03, "less")))  # fmt: skip
-    assert contrast.p_inside(0.03) == pytest.approx(2 * max(above, below))
-    far = Contrast(contrast.differences - 0.05)
-    assert far.p_outside(0.03) == pytest.approx(
-        2 * stats.ttest_1samp(far.differences, -0.03, alternative="less").pvalue
-    )
-
-
-@pytest.mark.parametrize("value", [-0.05, 0.0, 0.01, 0.05])
-def test_a_p_below_5_percent_is_a_value_outside_the_95_percent_interval(value):
-    generator = np.random.default_rng(2)
-    for _ in range(50):
-        plain = Contrast(generator.normal(0.01, 0.03, 5))
-        shares = of_shares(*(100 * generator.beta(8, 2, 5) for _ in range(2)), 40)
-        for contrast, at in ((plain, value), (shares, 100 * value)):
-            low, high = contrast.interval(0.05)
-            assert (contrast.p(at) < 0.05) == (not low <= at <= high)
-            inside = -abs(at) < low and high < abs(at)
-            assert (contrast.p_inside(abs(at)) < 0.05) == inside
-
-
-def test_item_error_widens_the_interval_and_satterthwaite_bounds_its_df():
-    values = np.array([0.03, 0.04, 0.05, 0.035, 0.045])
-    seeds, both = Contrast(values), Contrast(values, item_se=0.01, item_df=19)
-    assert both.error[0] == pytest.approx(np.hypot(seeds.seed_se, 0.01))
-    assert 4 < both.error[1] < 4 + 19
-    assert both.interval(0.05)[0] < seeds.interval(0.05)[0]
-
-
-def test_equal_item_and_seed_errors_give_the_welch_df():
-    values = np.random.default_rng(1).normal(size=(2, 8))
-    values[1] = values[1] - values[1].mean()
-    first, second = values
-    welch = stats.ttest_ind(first, second, equal_var=False)
-    assert Contrast(first, float(stats.sem(second)), 7).error[1] == pytest.approx(welch.df)
+    expected = stats.t.interval(level, 6, values.mean(), stats.sem(values))
+    assert Contrast(values).interval(1 - level) == pytest.approx(expected)
+    assert Contrast(values, item_se=9.0).interval(1 - level) == pytest.approx(expected)
+    assert np.isnan(Contrast(values[:1]).interval(1 - level)).all()
 
 
 def test_arms_that_are_not_paired_are_compared_as_welch_does():
     generator = np.random.default_rng(3)
     first, second = generator.normal(1, 0.1, 6), generator.normal(0.8, 0.4, 6)
-    contrast = unpaired(first, second)
+    contrast, welch = unpaired(first, second), stats.ttest_ind(first, second, equal_var=False)
     assert contrast.mean == pytest.approx(first.mean() - second.mean())
-    assert contrast.p(0.0) == pytest.approx(stats.ttest_ind(first, second, equal_var=False).pvalue)
-    expected = CompareMeans(DescrStatsW(first), DescrStatsW(second)).tconfint_diff(0.05, usevar="unequal")
-    assert contrast.interval(0.05) == pytest.approx(expected)
+    assert contrast.interval(0.01) == pytest.approx(welch.confidence_interval(0.99))
+    assert contrast.interval(0.01) != pytest.approx(Contrast(first - second).interval(0.01), rel=0.01)
     assert unpaired(first, np.append(second, 9.0)).mean == contrast.mean  # over the seeds that both have
+
+
+def test_a_sum_of_samples_has_their_weighted_variances():
+    samples = np.random.default_rng(1).normal(0, [[0.1], [0.2], [0.4]], (3, 5))
+    contrast = combined((1, -2, 0.5), samples)
+    variances = np.array([1, 4, 0.25]) * samples.var(axis=1, ddof=1) / 5
+    df = variances.sum() ** 2 / (variances**2 / 4).sum()
+    mean = np.dot((1, -2, 0.5), samples.mean(axis=1))
+    assert contrast.interval(0.05) == pytest.approx(stats.t.interval(0.95, df, mean, np.sqrt(variances.sum())))
+    assert np.isnan(combined((1, -1), samples[:2, :1]).interval(0.05)).all()
 
 
 def test_logits_have_half_an_item_on_both_sides():
@@ -78,27 +45,18 @@ def test_logits_have_half_an_item_on_both_sides():
     assert step[0] == pytest.approx(1 / 0.5 + 1 / 10.5)
 
 
-def test_a_share_is_tested_on_logits_and_shown_in_points():
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_share_is_the_plain_mean_with_an_interval_on_logits(paired):
     first, second = np.array([90.0, 94.0, 97.0, 92.0]), np.array([80.0, 83.0, 85.0, 79.0])
-    contrast = of_shares(first, second, 1e9)  # so many items that half of one is nothing
+    contrast = of_shares(first, second, 1e9, paired=paired)  # so many items that half of one is nothing
     high, low = logit(first / 100), logit(second / 100)
-    assert contrast.p(0.0) == pytest.approx(stats.ttest_rel(high, low).pvalue, rel=1e-6)
-    assert contrast.mean == pytest.approx(100 * (expit(high.mean()) - expit(low.mean())))
-    ends, middle = stats.ttest_rel(high, low).confidence_interval(0.95), (high.mean() + low.mean()) / 2
-    shown = [100 * (expit(middle + end / 2) - expit(middle - end / 2)) for end in ends]
-    assert contrast.interval(0.05) == pytest.approx(shown)
-    for value in (-60.0, -5.0, 0.0, 3.0, 80.0):
-        assert contrast.shown(contrast.hidden(value)) == pytest.approx(value)
-    assert contrast.differences == pytest.approx(first - second)
-    assert contrast.reversed().interval(0.05) == pytest.approx([-end for end in reversed(shown)])
-
-
-def test_the_errors_of_a_share_are_in_points_and_both_count_on_logits():
-    generator = np.random.default_rng(4)
-    first, second = (100 * generator.normal(p, 0.004, 6) for p in (0.7, 0.6))
-    plain, contrast = Contrast(first - second), of_shares(first, second, 1e9, item_se=1.5, item_df=30)
-    assert contrast.seed_se == pytest.approx(plain.seed_se, rel=0.1)
-    assert contrast.error[0] * contrast.slope == pytest.approx(np.hypot(contrast.seed_se, 1.5))
+    test = stats.ttest_rel(high, low) if paired else stats.ttest_ind(high, low, equal_var=False)
+    shown = [100 * np.mean(expit(low + end) - expit(low)) for end in test.confidence_interval(0.99)]
+    assert contrast.interval(0.01) == pytest.approx(shown)
+    assert contrast.mean == pytest.approx(np.mean(first - second))
+    turned = of_shares(second, first, 1e9, paired=paired)
+    assert turned.mean == -contrast.mean
+    assert turned.interval(0.2)[1] < 0 < contrast.interval(0.2)[0]
 
 
 @pytest.mark.parametrize("pair", [(100.0, 0.0), (0.0, 100.0), (100.0, 100.0), (99.0, 40.0)])
@@ -113,9 +71,8 @@ def test_no_interval_of_a_share_leaves_the_scale(pair):
 
 
 def test_seeds_that_agree_to_the_item_are_still_known_to_one_item_alone():
-    contrast = of_shares(np.full(3, 98.0), np.full(3, 97.0), 100)
-    assert contrast.seed_se > 0
-    assert contrast.p(0.0) > 0.05
+    low, high = of_shares(np.full(3, 98.0), np.full(3, 97.0), 100).interval(0.05)
+    assert low < 0 < high
 
 
 def test_a_share_of_one_seed_or_without_a_value_has_no_interval():
@@ -136,5 +93,6 @@ def test_equal_shares_are_told_apart_in_one_case_of_twenty_at_most(paired, share
         common = generator.normal(0, spread, seeds) if paired else np.zeros(seeds)
         logits = logit(share) + common + generator.normal(0, spread, (2, seeds))
         first, second = 100 * generator.binomial(items, expit(logits)) / items
-        hits += of_shares(first, second, items, paired=paired).p(0.0) < 0.05
+        low, high = of_shares(first, second, items, paired=paired).interval(0.05)
+        hits += low > 0 or high < 0
     assert hits <= stats.binom.ppf(0.999, trials, 0.05)
