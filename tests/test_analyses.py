@@ -13,6 +13,7 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 import yaml
+from stemrepro.report.judging import judged
 
 from stemrepro.cli.making import data
 from stemrepro.common.errors import UserError
@@ -28,9 +29,8 @@ from stemrepro.pipeline import plan
 from stemrepro.pipeline.planned import runs_of
 from stemrepro.pipeline.score import pending, write_scores
 from stemrepro.pipeline.verify import SCORED, TRAINED, UNTOUCHED, Made
-from stemrepro.report.analyse import analyse, write_verdicts
+from stemrepro.report.analyse import analyse
 from stemrepro.report.evidence import Finding, evidence_rows
-from stemrepro.report.judging import judged
 from stemrepro.report.results import verdict_rows
 from stemrepro.training.train import train
 from stemrepro.verdicts.rule import NOT_TESTED, UNDECIDED
@@ -95,14 +95,12 @@ def tiny_catalog(scored):
 def rows_of(project, catalog, name):
     """Return the verdicts of a recipe by claim, without a figure."""
     inputs = Inputs(name, catalog, "tiny", project / "scores/tiny")
-    findings = [parse(Finding, row, Path(name), exact=True) for row in evidence_rows("tiny", measured(inputs))]
-    return {row["claim"]: row for row in verdict_rows(judged(findings))}
+    return {row["claim"]: row for row in verdict_rows("tiny", judged(measured(inputs)))}
 
 
 def judge(project, name):
     """Draw a recipe and return its verdicts by claim."""
     analyse(name, "tiny", project / "scores", project / "results")
-    write_verdicts("tiny", project / "results")
     rows = json.loads((project / "results/tiny" / name / "verdicts.json").read_text())
     return {row["claim"]: row for row in rows}
 
@@ -125,12 +123,14 @@ def test_a_recipe_is_drawn_to_the_same_bytes_again(project):
     assert pictures[0] == pictures[1]
 
 
-def test_contrasts_at_tuned_rates_differ_from_those_at_the_common_rate(project, tiny_catalog):
+def test_a_claim_is_judged_at_own_settings_where_both_arms_have_them(project, tiny_catalog):
     """Dense's best learning rate is the common one here; the table of pairs was not tuned."""
-    rows = rows_of(project, tiny_catalog, "rivals")
-    assert rows["equal-flops"]["tuned"] is not None
-    assert rows["equal-flops"]["tuned"] != rows["equal-flops"]["ours"]
-    assert rows["over-bigram-table"]["tuned"] is None
+    rows, measure = rows_of(project, tiny_catalog, "rivals"), measured(Inputs("rivals", tiny_catalog, "tiny", project / "scores/tiny"))
+    common = {name: measure.contrast(*row["arms"], row["metric"]).mean for name, row in rows.items()}
+    assert rows["equal-flops"]["ours"] != pytest.approx(common["equal-flops"], abs=1e-5)
+    assert rows["equal-flops"]["method"].endswith(OWN_SETTINGS)
+    assert rows["over-bigram-table"]["ours"] == pytest.approx(common["over-bigram-table"], abs=1e-5)
+    assert rows["over-bigram-table"]["method"] == METHOD
 
 
 def test_a_recipe_without_an_analysis_file_gets_the_forest_plot(project, catalog):

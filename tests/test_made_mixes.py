@@ -14,7 +14,7 @@ from stemrepro.config.scores import PARTS
 from stemrepro.pipeline import plan
 from stemrepro.pipeline.planned import runs_of
 from stemrepro.pipeline.score import pending, write_scores
-from stemrepro.report.analyse import analyse, write_verdicts
+from stemrepro.report.analyse import analyse
 from stemrepro.training.train import train
 from stemrepro.verdicts.rule import NOT_TESTED, UNDECIDED
 from tests.conftest import ROOT, copy_recipes, quiet
@@ -57,7 +57,6 @@ def test_a_recipe_of_a_made_mix_runs_to_its_figure(tmp_path, monkeypatch, catalo
             write_scores(part, members, [score(run, quiet, **given) for run in members], given, out, key)
         assert not list(pending(params, scale, part, planned))
     analyse(recipe, scale, tmp_path / "scores", tmp_path / "results")
-    write_verdicts(scale, tmp_path / "results")
     folder = tmp_path / "results" / scale / recipe
     rows = json.loads((folder / "verdicts.json").read_text())
     assert [row["claim"] for row in rows] == list(catalog.recipes[recipe].claims)

@@ -19,7 +19,7 @@ from stemrepro.data.archives import SAMPLE
 from stemrepro.pipeline import plan
 from stemrepro.pipeline.planned import runs_of
 from stemrepro.pipeline.score import pending, write_scores
-from stemrepro.report.analyse import analyse, write_verdicts
+from stemrepro.report.analyse import analyse
 from stemrepro.training.train import train
 from tests.conftest import ROOT, TINY, quiet
 from tests.test_analyses import SHORT
@@ -69,7 +69,6 @@ def test_all_recipes_are_planned_and_what_is_planned_runs(project):
             write_scores(part, members, [score(run, quiet, **given) for run in members], given, out, key)
     assert {path.name for path in (project / "scores/tiny").iterdir()} >= {"losses", "benchmarks", "geometry", "text"}
     analyse("benchmark_scores", "tiny", project / "scores", project / "results")
-    write_verdicts("tiny", project / "results")
     rows = pd.read_csv(project / "results/tiny/benchmark_scores/data.csv")
     reasons = set(rows.loc[rows["panel"] == "estimates", "reason"])
     assert reasons == {"this scale has no items of it"}

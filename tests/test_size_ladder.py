@@ -12,7 +12,7 @@ from stemrepro.measures.catalog import load
 from stemrepro.measures.comparison import losses_at
 from stemrepro.measures.losses import contrast
 from stemrepro.model.cost import parameter_counts
-from stemrepro.report.analyse import analyse, write_verdicts
+from stemrepro.report.analyse import analyse
 from tests.conftest import ROOT
 from tests.made_up import write_arm
 
@@ -40,8 +40,7 @@ def made_up(tmp_path_factory):
 @pytest.mark.slow
 def test_the_ladder_is_judged_and_drawn(made_up, monkeypatch):
     monkeypatch.chdir(ROOT)
-    analyse("size_ladder", "width", made_up / "scores", made_up / "results")
-    rows = {row["claim"]: row for row in write_verdicts("width", made_up / "results")}
+    rows = {row["claim"]: row for row in analyse("size_ladder", "width", made_up / "scores", made_up / "results")}
     folder = made_up / "results/width/size_ladder"
     assert rows["fades-full"]["ours"] == pytest.approx(-np.log2(0.8), abs=0.03)
     assert rows["stays-full"]["ours"] == pytest.approx(0, abs=0.03)

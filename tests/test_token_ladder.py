@@ -12,7 +12,7 @@ from stemrepro.config.address import MAIN
 from stemrepro.config.sources import prose
 from stemrepro.measures.catalog import load
 from stemrepro.pipeline.stages import drawing
-from stemrepro.report.analyse import analyse, write_verdicts
+from stemrepro.report.analyse import analyse
 from tests.conftest import ROOT
 from tests.made_up import write_arm
 
@@ -68,8 +68,7 @@ def late_slope(losses):
 @pytest.mark.slow
 def test_the_ladder_is_judged_and_drawn(made_up, few_draws, monkeypatch):
     monkeypatch.chdir(ROOT)
-    analyse("token_ladder", "ladder", made_up / "scores", made_up / "results")
-    rows = {row["claim"]: row for row in write_verdicts("ladder", made_up / "results")}
+    rows = {row["claim"]: row for row in analyse("token_ladder", "ladder", made_up / "scores", made_up / "results")}
     folder = made_up / "results/ladder/token_ladder"
     assert rows["full-below-dense-at-the-papers-ratio"]["ours"] == pytest.approx(0.09 * 0.657, abs=0.01)
     assert rows["constant-gap-full"]["ours"] == pytest.approx(late_slope(made_up / "scores/ladder/losses"), abs=1e-5)

@@ -6,12 +6,11 @@ import pytest
 
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.scale import TunedSettings
-from stemrepro.measures.comparison import ComparedArm, Comparison, read_arms
+from stemrepro.measures.comparison import OFFICIAL_INIT, OWN_RATES, ComparedArm, Comparison, read_arms
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.verdicts.contrast import Unmeasured
-from stemrepro.verdicts.robustness import OFFICIAL_INIT, OWN_RATES
-from tests.made_up import made, write_arm
+from tests.made_up import elsewhere, made, write_arm
 
 BASE, OTHER = ArmLosses(Path("scores/x/losses/main/base")), ArmLosses(Path("scores/x/losses/own-rate/arm"))
 
@@ -75,14 +74,16 @@ def arms(tmp_path):
 def test_contrasts_at_both_rates(catalog, arms):
     measure = made(Comparison, catalog, "ablation_graveyard", arms, tuned=BEST, learning_rate=0.008)
     assert measure.contrast("dense", "stem-full", "prose").differences == pytest.approx([0.3, 0.4, 0.3])
-    settings = measure.robustness("dense", "stem-full", "prose")
+    settings = elsewhere(measure, "dense", "stem-full", "prose")
     assert settings.keys() == {OWN_RATES}
     assert settings[OWN_RATES].differences == pytest.approx([0.15, 0.25, 0.15])
-    assert measure.robustness("stem-full", "dense", "prose")[OWN_RATES].differences == pytest.approx(
+    assert elsewhere(measure, "stem-full", "dense", "prose")[OWN_RATES].differences == pytest.approx(
         [-0.15, -0.25, -0.15]
     )
-    assert measure.robustness("dense", "token-only", "prose") == {}
-    assert measure.robustness("dense", "dense", "prose") == {}
+    assert measure.own("dense", "stem-full", "prose").differences == pytest.approx([0.15, 0.25, 0.15])
+    assert measure.own("dense", "token-only", "prose") is None
+    assert elsewhere(measure, "dense", "token-only", "prose") == {}
+    assert elsewhere(measure, "dense", "dense", "prose") == {}
 
 
 def test_the_official_init_needs_both_arms_there(catalog, arms, tmp_path):
@@ -91,15 +92,15 @@ def test_the_official_init_needs_both_arms_there(catalog, arms, tmp_path):
     }
     measure = made(Comparison, catalog, "ablation_graveyard", started, tuned={})
     started["stem-full"].variants["official-start"] = write_arm(tmp_path / "official-start", [3.0, 3.0, 3.0])
-    assert measure.robustness("dense", "stem-full", "prose") == {}
+    assert elsewhere(measure, "dense", "stem-full", "prose") == {}
     started["dense"].variants["official-start"] = write_arm(tmp_path / "dense-there", [3.5, 3.6, 3.7])
-    settings = measure.robustness("dense", "stem-full", "prose")
+    settings = elsewhere(measure, "dense", "stem-full", "prose")
     assert settings.keys() == {OFFICIAL_INIT}
     assert settings[OFFICIAL_INIT].differences == pytest.approx([0.5, 0.6, 0.7])
-    assert measure.robustness("dense", "token-only", "prose") == {}
+    assert elsewhere(measure, "dense", "token-only", "prose") == {}
     for metric in ("accuracy:held_out", "prose:pair=1-3"):  # no loss; a bucket that no target fell into
-        assert measure.robustness("dense", "stem-full", metric) == {}
-    assert measure.robustness("dense", "stem-full", "prose:pair=0").keys() == {OFFICIAL_INIT}
+        assert elsewhere(measure, "dense", "stem-full", metric) == {}
+    assert elsewhere(measure, "dense", "stem-full", "prose:pair=0").keys() == {OFFICIAL_INIT}
 
 
 def test_a_setting_is_that_of_the_bases_budget(catalog, arms):
@@ -122,10 +123,10 @@ def test_without_a_best_rate_an_arm_has_none_of_its_own(catalog, arms):
     scores = {name: ComparedArm(arms[name], variants={"own-rate": at}) for name in ("dense", "stem-full")}
     tuned = {"dense": TunedSettings(learning_rate=0.1), "stem-full": TunedSettings(learning_rate=0.2)}
     measure = made(Comparison, catalog, "ablation_graveyard", scores, tuned=tuned)
-    assert measure.robustness("dense", "stem-full", "prose").keys() == {OWN_RATES}
+    assert elsewhere(measure, "dense", "stem-full", "prose").keys() == {OWN_RATES}
     del tuned["dense"]
     measure = made(Comparison, catalog, "ablation_graveyard", scores, tuned=tuned)
-    assert measure.robustness("dense", "stem-full", "prose") == {}
+    assert elsewhere(measure, "dense", "stem-full", "prose") == {}
 
 
 def failed(catalog, arms, precondition, metric="prose", **conditions):

@@ -84,8 +84,9 @@ def test_a_law_that_does_not_fit_widens_the_interval():
     slopes = [(arm.extrapolated(fitted + step) - arm.extrapolated(fitted - step)) / 2e-4 for step in 1e-4 * np.eye(4)]
     miss = 2 * np.sqrt(np.mean((bent - fitted) ** 2))  # four rungs, of which three parameters leave one
     contrast = forecast((arm,), (1,))
-    assert contrast.item_se == pytest.approx(miss * np.hypot(1, np.linalg.norm(slopes)), rel=0.25)
-    assert contrast.item_df == 1
+    variance, df = contrast.seed_variance
+    assert np.sqrt(variance / 3) == pytest.approx(miss * np.hypot(1, np.linalg.norm(slopes)), rel=0.25)
+    assert df == pytest.approx(1)
     straight = dense(TOKENS[:4])[:, None] + np.zeros(3)
     low, high = forecast((below(straight, 4),), (1,)).interval(0.05)
     assert high - low < 0.001

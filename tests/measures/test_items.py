@@ -85,7 +85,6 @@ def test_item_error_is_that_of_a_bootstrap_over_clusters():
         big, small = means[chosen[chosen < 200]], means[chosen[chosen >= 200]]
         draws.append((big.mean() + small.mean()) / 2)
     assert result.item_se == pytest.approx(np.std(draws), rel=0.06)
-    assert result.item_df == len(np.unique(clusters)) - 1
 
 
 def failed(arms, *fields):
@@ -96,7 +95,7 @@ def test_dense_must_not_be_shown_to_miss_chance_majority_and_the_answers_alone(a
     many = {"big": [1, 0, 0, 0] * 1500, "small": [1, 0] * 1500}
     dense = arms | {"dense": write_items(tmp_path / "many", many, margin=0.5)}
     assert re.fullmatch(
-        r"dense scores 23\.\d to 26\.\d% \(95%\), less than 2 points above the 25.0 of chance",
+        r"dense scores 24\.\d to 25\.\d% \(95%\), less than 2 points above the 25.0 of chance",
         failed(dense, "accuracy", "big"),
     )
     assert failed(arms, "accuracy", "big") is None  # as many of four items show nothing

@@ -2,7 +2,7 @@ import pytest
 
 from stemrepro.measures.comparison import ComparedArm
 from stemrepro.measures.rivals import Rivals
-from tests.made_up import made, write_arm
+from tests.made_up import elsewhere, made, write_arm
 
 
 def test_what_is_left_over_half_of_the_gain(catalog, tmp_path):
@@ -20,5 +20,5 @@ def test_the_share_of_the_gain_is_taken_in_the_common_setting_alone(catalog, tmp
         official = write_arm(tmp_path / f"{arm}-there", [loss - 1] * 3)
         arms[arm] = ComparedArm(write_arm(tmp_path / arm, [loss] * 3), variants={"official-start": official})
     rivals = made(Rivals, catalog, "rivals", arms)
-    assert rivals.robustness("token-only", "stem-full", "half-of-gain") == {}
-    assert list(rivals.robustness("token-only", "stem-full", "prose")) == ["official start"]
+    assert elsewhere(rivals, "token-only", "stem-full", "half-of-gain") == {}
+    assert list(elsewhere(rivals, "token-only", "stem-full", "prose")) == ["official start"]

@@ -7,7 +7,7 @@ from stemrepro.measures.comparison import NO_GAIN, ComparedArm
 from stemrepro.measures.scaling import Scaling
 from stemrepro.report.evidence import evidence_for
 from stemrepro.verdicts.contrast import Unmeasured
-from stemrepro.verdicts.rule import NOT_TESTED, judge
+from stemrepro.verdicts.rule import NOT_TESTED, steps
 from tests.made_up import made, write_arm
 
 FLOOR, AMPLITUDE, EXPONENT, OF_SIZE = 1.5, 1.2, 0.4, 0.5
@@ -182,7 +182,7 @@ def test_claims_about_tables_need_frozen_rows_that_gain_nothing(build, catalog, 
     })  # fmt: skip
     claims = catalog.recipes["token_ladder"].claims
     claim = claims["third-below-dense-at-the-papers-ratio"]
-    verdict = judge([evidence_for(claim, measure)])[0].verdict
+    verdict = steps(evidence_for(claim, measure))[-1].verdict
     assert (verdict != NOT_TESTED) == testable
     conditioned = {name for name, claim in claims.items() if NO_GAIN in claim.preconditions}
     assert conditioned == {

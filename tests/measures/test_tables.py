@@ -5,7 +5,7 @@ import pytest
 
 from stemrepro.measures.comparison import ComparedArm
 from stemrepro.measures.tables import Tables
-from tests.made_up import made, write_arm
+from tests.made_up import elsewhere, made, write_arm
 
 
 @pytest.fixture
@@ -45,10 +45,10 @@ def test_other_metrics_are_a_comparisons(tables):
 
 
 def test_own_rates_are_known_for_dense_and_stem_full_alone(tables):
-    settings = tables.robustness("dense", "stem-full", "prose")
+    settings = elsewhere(tables, "dense", "stem-full", "prose")
     assert settings.keys() == {"own rates"}
     assert settings["own rates"].differences == pytest.approx([0.4] * 3)
-    assert tables.robustness("dense", "stem-full", "vocabulary") == {}
+    assert elsewhere(tables, "dense", "stem-full", "vocabulary") == {}
 
 
 def test_the_official_init_is_that_of_half_the_tokens(tables, tmp_path):
@@ -58,7 +58,7 @@ def test_the_official_init_is_that_of_half_the_tokens(tables, tmp_path):
         variants["official-start"] = write_arm(tmp_path / f"{arm}-whole", [9.0] * 3)
         kept = tables.arms.setdefault(arm, ComparedArm(tables.arms["dense"].losses))
         kept.variants.update(variants)
-    settings = tables.robustness("stem-small", "stem-full", "prose")
+    settings = elsewhere(tables, "stem-small", "stem-full", "prose")
     assert settings.keys() == {"official start"}
     assert settings["official start"].differences == pytest.approx([1.0] * 3)
-    assert tables.robustness("dense", "stem-full", "prose").keys() == {"own rates", "official start"}
+    assert elsewhere(tables, "dense", "stem-full", "prose").keys() == {"own rates", "official start"}

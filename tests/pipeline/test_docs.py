@@ -116,8 +116,8 @@ def project(tmp_path, monkeypatch):
     """A folder with results of one recipe and a table in docs/, in which a template is to be rendered."""
     folder = tmp_path / "results/laptop/rivals"
     folder.mkdir(parents=True)
-    numbers = {"ours": -0.4567, "ci_low": -0.5, "ci_high": -0.25, "tuned": 0.125, "seeds": 5}
-    nothing = dict.fromkeys(("ours", "ci_low", "ci_high", "tuned"))
+    numbers = {"ours": -0.4567, "ci_low": -0.5, "ci_high": -0.25, "ci99_low": 0.125, "seeds": 5}
+    nothing = dict.fromkeys(("ours", "ci_low", "ci_high", "ci99_low"))
     rows = [row("a", "supported", **numbers), row("unmeasured", "undecided", **nothing)]
     (folder / "verdicts.json").write_text(json.dumps(rows))
     (folder / "data.csv").write_text(
@@ -145,8 +145,8 @@ def written(template: str) -> str:
         ('effect("laptop/rivals/a") | number("+.1f")', "-0.5"),
         ('effect("laptop/rivals/a") | interval', "-0.50 to -0.25"),
         ('effect("laptop/rivals/a") | minus | both(".3f")', "0.457 (0.250 to 0.500)"),
-        ('effect("laptop/rivals/a", "tuned") | number(".3f")', "0.125"),
-        ('effect("laptop/rivals/a", "tuned") | both', "0.12"),
+        ('effect("laptop/rivals/a", "ci99_low") | number(".3f")', "0.125"),
+        ('effect("laptop/rivals/a", "ci99_low") | both', "0.12"),
         ('effect("laptop/rivals/a", "seeds") | number(".0f")', "5"),
         ('effect("laptop/rivals/b")', "0.25 (0.12 to 0.50)"),
         ('effect("laptop/rivals/computed")', "7.00"),
@@ -203,7 +203,7 @@ def test_a_tally_counts_every_claim(project):
         ),
         ('{{ effect("laptop/rivals/a", "sedes") }}', "field 'sedes' is unknown; did you mean 'seeds'?"),
         ('{{ effect("laptop/rivals/unmeasured") }}', "field 'ours' is unknown"),
-        ('{{ effect("laptop/rivals/a", "tuned") | interval }}', "0.125 has no interval"),
+        ('{{ effect("laptop/rivals/a", "ci99_low") | interval }}', "0.125 has no interval"),
         ('{{ effect("laptop/rivals/a") | number("twice") }}', "Invalid format specifier 'twice'"),
         ('{{ effect("laptop/rivals/never") }}', "field 'ours' is unknown"),
         ('{{ effect("laptop/rivals/neve") }}', "claim or estimate 'neve' is unknown; did you mean 'never'?"),

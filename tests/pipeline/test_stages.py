@@ -152,7 +152,7 @@ def restored(project):
 
 def test_a_recipe_gives_figures_and_a_verdict_for_which_one_seed_is_never_enough(project):
     folder = project.folder / "results/smoke/pair"
-    files = {"figure.svg", "data.csv", "evidence.json", "verdicts.json", "provenance.json"}
+    files = {"figure.svg", "data.csv", "verdicts.json", "provenance.json"}
     assert files <= {path.name for path in folder.iterdir()}
     (row,) = json.loads((folder / "verdicts.json").read_text())
     assert row["verdict"] == "undecided"
@@ -205,7 +205,7 @@ def test_redrawing_gives_the_same_bytes_and_nothing_is_left_to_do(project):
         return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
     before = bytes_of()
-    assert {"figure.svg", "evidence.json"} <= before.keys()
+    assert {"figure.svg", "verdicts.json"} <= before.keys()
     project.call("dvc", "repro", "--single-item", "--force", *targets("pair"))
     assert bytes_of() == before
     output = project.call("dvc", "repro", *TARGETS)
@@ -412,6 +412,6 @@ def test_an_edited_arm_and_new_ones_are_trained_and_scored_alone(restored):
     assert "mine@smoke" in ran(output)
     assert "pair@smoke" in restored.stale()
     results = {path.name for path in (restored.folder / "results/smoke/mine").iterdir()}
-    assert {"figure.svg", "evidence.json"} <= results  # without a file of its own
+    assert {"figure.svg", "verdicts.json"} <= results  # without a file of its own
     config = (restored.folder / "runs/smoke/main/dense/seed0/config.yaml").read_text()
     assert "learning_rate: 0.02" in config

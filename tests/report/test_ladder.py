@@ -51,7 +51,7 @@ def test_a_claim_agrees_where_both_intervals_lie_on_one_side(results):
 
 @pytest.mark.parametrize(
     "fields",
-    [{"metric": "drift"}, {"scale": "ladder"}, {"kind": "ordering"}, {"ci_low": None}, {"arms": ["dense", "ple"]}],
+    [{"metric": "drift"}, {"scale": "ladder"}, {"ci_low": None}, {"arms": ["dense", "ple"]}],
 )
 def test_other_claims_have_no_rungs(results, fields):
     assert rungs_of(claim("dense", "stem-full", 0.1, 0.2) | fields, read_ladder(results)) == ()

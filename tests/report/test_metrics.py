@@ -87,7 +87,7 @@ def gaps(catalog):
         if catalog.recipes[name].base != "main":
             continue
         for row in json.loads(path.read_text()):
-            if row["metric"] == "prose" and row["kind"] != "ordering":
+            if row["metric"] == "prose" and "own" not in row["method"]:
                 yield scale, f"{name}/{row['claim']}", row["arms"], row["ours"]
         data = pd.read_csv(path.with_name("data.csv"))
         for row in data[data["panel"] == "estimates"].itertuples():

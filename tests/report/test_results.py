@@ -10,6 +10,9 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from scipy import stats
+from stemrepro.report.judging import judged
+from stemrepro.verdicts.moderation import fitted
+from stemrepro.verdicts.robustness import OFFICIAL_INIT, OWN_RATES
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
@@ -18,13 +21,10 @@ from stemrepro.config.recipe import Claim
 from stemrepro.measures.base import Level, Precondition
 from stemrepro.report import forest
 from stemrepro.report.evidence import evidence_for, evidence_rows, read_evidence
-from stemrepro.report.judging import judged
 from stemrepro.report.results import mean_row, save, verdict_rows
 from stemrepro.report.style import use_style
 from stemrepro.report.verdicts import AT_OFFICIAL_INIT
 from stemrepro.verdicts.contrast import Contrast, Unmeasured, of_shares
-from stemrepro.verdicts.moderation import fitted
-from stemrepro.verdicts.robustness import OFFICIAL_INIT, OWN_RATES
 from stemrepro.verdicts.rule import NOT_ATTEMPTED, TOO_EASY, TOO_SHORT, TOO_SMALL
 
 VALUES = {
