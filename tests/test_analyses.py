@@ -8,17 +8,14 @@ import json
 import os
 import pkgutil
 import shutil
-from pathlib import Path
 
 import matplotlib as mpl
 import pytest
 import yaml
-from stemrepro.report.judging import judged
 
 from stemrepro.cli.making import data
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
-from stemrepro.common.yaml_records import parse
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.scores import PARTS
 from stemrepro.data.vocabularies import write_vocabularies
@@ -30,8 +27,7 @@ from stemrepro.pipeline.planned import runs_of
 from stemrepro.pipeline.score import pending, write_scores
 from stemrepro.pipeline.verify import SCORED, TRAINED, UNTOUCHED, Made
 from stemrepro.report.analyse import analyse
-from stemrepro.report.evidence import Finding, evidence_rows
-from stemrepro.report.results import verdict_rows
+from stemrepro.report.evidence import METHOD, OWN_SETTINGS, judged, verdict_rows
 from stemrepro.training.train import train
 from stemrepro.verdicts.rule import NOT_TESTED, UNDECIDED
 from tests.conftest import ROOT, TINY, quiet
@@ -125,7 +121,8 @@ def test_a_recipe_is_drawn_to_the_same_bytes_again(project):
 
 def test_a_claim_is_judged_at_own_settings_where_both_arms_have_them(project, tiny_catalog):
     """Dense's best learning rate is the common one here; the table of pairs was not tuned."""
-    rows, measure = rows_of(project, tiny_catalog, "rivals"), measured(Inputs("rivals", tiny_catalog, "tiny", project / "scores/tiny"))
+    rows = rows_of(project, tiny_catalog, "rivals")
+    measure = measured(Inputs("rivals", tiny_catalog, "tiny", project / "scores/tiny"))
     common = {name: measure.contrast(*row["arms"], row["metric"]).mean for name, row in rows.items()}
     assert rows["equal-flops"]["ours"] != pytest.approx(common["equal-flops"], abs=1e-5)
     assert rows["equal-flops"]["method"].endswith(OWN_SETTINGS)

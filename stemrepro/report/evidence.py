@@ -30,16 +30,21 @@ def contrast_of(asked: Claim | Estimate, measure: Measure) -> Contrast:
     return measure.contrast(*asked.arms, asked.metric)
 
 
+def judged_contrast(claim: Claim, measure: Measure) -> tuple[Contrast, bool]:
+    """Return a claim's contrast at each arm's own studied settings where both have them, and whether it is that."""
+    own = measure.own(*claim.arms, claim.metric) if claim.arms else None
+    return (contrast_of(claim, measure), False) if own is None else (own, True)
+
+
 def evidence_for(claim: Claim, measure: Measure) -> Evidence:
-    """Collect what the rule needs to know of a claim: at each arm's own studied settings where both have them."""
+    """Collect what the rule needs to know of a claim."""
     failed = unmeasured = None
     asked = [measure.preconditions[name].words for name in claim.preconditions]
-    contrast, own = Contrast(np.array([math.nan])), None
+    contrast, own = Contrast(np.array([math.nan])), False
     try:
         failed = failure(measure, claim)
         asked = [ON_SCALE, *asked] if measure.levels(claim.metric) else asked
-        own = measure.own(*claim.arms, claim.metric) if claim.arms else None
-        contrast = contrast_of(claim, measure) if own is None else own
+        contrast, own = judged_contrast(claim, measure)
     except Unmeasured as reason:
         unmeasured = str(reason)
     if (lost := int(np.isnan(contrast.differences).sum())) and not unmeasured:
@@ -54,7 +59,7 @@ def evidence_for(claim: Claim, measure: Measure) -> Evidence:
         untested=failed[1] if failed else "",
         asked="; ".join(asked),
         unmeasured=unmeasured,
-        own_settings=own is not None,
+        own_settings=own,
     )
 
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from stemrepro.measures.base import Measure
 from stemrepro.measures.comparison import VARIANTS, Comparison
-from stemrepro.report.evidence import contrast_of
+from stemrepro.report.evidence import judged_contrast
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, FAINT, PLAIN, SMALL, error_bars, look, sheet
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
@@ -110,7 +110,7 @@ def collect(measure: Measure) -> pd.DataFrame:
     rows = []
     for name, claim in measure.inputs.recipe.claims.items():
         try:
-            contrast = contrast_of(claim, measure)
+            contrast, _ = judged_contrast(claim, measure)
         except Unmeasured:
             contrast = Contrast(np.array([np.nan]))
         zero = (claim.paper.value if claim.paper else claim.expected) if claim.kind == "exact" else 0.0
