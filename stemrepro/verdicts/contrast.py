@@ -80,13 +80,13 @@ def combined(weights: Sequence[float], samples: Sequence[np.ndarray], item_se: f
         item_se: see Contrast.
     """
     count = min(map(len, samples))
-    parts = [weight * np.asarray(values, float)[:count] for weight, values in zip(weights, samples, strict=True)]
+    parts = np.array(weights)[:, None] * [np.asarray(values, float)[:count] for values in samples]
     if count < 2:
-        return Contrast(sum(parts), item_se, paired=False)
-    variances = np.array([np.var(part, ddof=1) for part in parts])
+        return Contrast(parts.sum(axis=0), item_se, paired=False)
+    variances = np.var(parts, axis=1, ddof=1)
     squares = float((variances**2).sum())
     df = float(variances.sum() ** 2 * (count - 1) / squares) if squares > 0 else count - 1.0
-    return Contrast(sum(parts), item_se, (float(variances.sum()), df), paired=False)
+    return Contrast(parts.sum(axis=0), item_se, (float(variances.sum()), df), paired=False)
 
 
 def unpaired(first: np.ndarray, second: np.ndarray) -> Contrast:

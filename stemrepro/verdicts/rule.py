@@ -133,6 +133,8 @@ RULE = {
 def _of_exact(e: Evidence) -> Step:
     computed, half = e.contrast.mean, e.smallest_effect
     printed = e.paper_effect if e.expected is None else e.expected
+    if printed is None:
+        raise ValueError("a claim of kind 'exact' says no value")
     equal = abs(computed - printed) <= half + 1e-9
     text = f"{round(computed, 9) + 0.0:.6g}"  # a 0 with rounding errors is written as 0
     whose = "the paper's " if e.expected is None else ""
