@@ -8,7 +8,7 @@ import pandas as pd
 
 from stemrepro.config.catalog import Catalog
 from stemrepro.measures.base import Measure
-from stemrepro.measures.comparison import VARIANTS, ComparedArm
+from stemrepro.measures.comparison import ComparedArm
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.losses import ArmLosses
 
@@ -86,9 +86,3 @@ def made(kind: type[Measure], catalog: Catalog, recipe: str, arms: dict, **scale
     )
     measure.arms = {name: arm if isinstance(arm, ComparedArm) else ComparedArm(arm) for name, arm in arms.items()}
     return measure
-
-
-def elsewhere(measure, high: str, low: str, metric: str) -> dict:
-    """What a comparison has in settings other than the common one, by name."""
-    found = {setting: measure.elsewhere(setting, high, low, metric) for setting in VARIANTS}
-    return {setting: contrast for setting, contrast in found.items() if contrast is not None}

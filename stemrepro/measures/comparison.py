@@ -88,27 +88,25 @@ class Comparison(Measure):
     def __init__(self, inputs: Inputs) -> None:
         self.inputs, self.arms = inputs, read_arms(inputs)
 
-    def pair(self, high: str, low: str, setting: str | None = None) -> tuple[ArmLosses, ArmLosses]:
-        """Return two arms' losses where the recipe compares its arms, or in another setting."""
-        return tuple(self.at(setting, arm) if setting else self.arms[arm].losses for arm in (high, low))
+    def pair(self, high: str, low: str, own: bool = False) -> tuple[ArmLosses, ArmLosses]:
+        """Return two arms' losses where the recipe compares its arms, or at each one's own rates."""
+        return tuple(self.at(OWN_RATES, arm) if own else self.arms[arm].losses for arm in (high, low))
 
-    @metric("{mix}", "loss in nats per token, every source of a mix the same weight", settings=True)
-    @metric("{mix}:{bucket}", "the same of the targets in a bucket", settings=True)
-    def loss(
-        self, high: str, low: str, mix: str, bucket: Bucket | None = None, setting: str | None = None
-    ) -> Contrast | None:
+    @metric("{mix}", "loss in nats per token, every source of a mix the same weight", own=True)
+    @metric("{mix}:{bucket}", "the same of the targets in a bucket", own=True)
+    def loss(self, high: str, low: str, mix: str, bucket: Bucket | None = None, own: bool = False) -> Contrast | None:
         """Return a difference of losses by seed.
 
-        For a bucket that no target fell into it is NaN, or None in another setting.
+        For a bucket that no target fell into it is NaN, or None at own rates.
         """
         if bucket and self.is_empty(bucket):
-            return None if setting else Contrast(np.full(self.arms[high].summary["seeds"], np.nan))
-        return losses.contrast(*self.pair(high, low, setting), mix, bucket)
+            return None if own else Contrast(np.full(self.arms[high].summary["seeds"], np.nan))
+        return losses.contrast(*self.pair(high, low, own), mix, bucket)
 
-    @metric("drift", "change of the prose gap from the first mark of training to its last", settings=True)
-    def drift(self, high: str, low: str, setting: str | None = None) -> Contrast:
+    @metric("drift", "change of the prose gap from the first mark of training to its last", own=True)
+    def drift(self, high: str, low: str, own: bool = False) -> Contrast:
         """Return how the prose gap changes during training, by seed."""
-        return losses.drift(*self.pair(high, low, setting))
+        return losses.drift(*self.pair(high, low, own))
 
     @metric(
         "{score=accuracy}:{task}[:{seen}]",
@@ -153,21 +151,20 @@ class Comparison(Measure):
         return items.levels(self.arms["dense"].items, fields["task"], fields.get("seen", False))
 
     def own(self, high: str, low: str, metric: str) -> Contrast | None:
-        """Return the same with each arm at its family's own rates."""
-        return self.elsewhere(OWN_RATES, high, low, metric)
+        """Return the same with each arm at its family's own rates.
 
-    def elsewhere(self, setting: str, high: str, low: str, metric: str) -> Contrast | None:
-        """Return the same in another setting.
-
-        It is None where an arm wasn't trained there, or where it is the common one for both.
+        It is None where an arm wasn't trained so, or where these are the common ones for both.
         """
         parsed = self.parse(metric)
-        if not parsed.metric.settings:
+        pair = {arm: self.at(OWN_RATES, arm) for arm in (high, low) if parsed.metric.own}
+        if not pair or None in pair.values() or all(pair[arm] is self.arms[arm].losses for arm in pair):
             return None
-        pair = {arm: self.at(setting, arm) for arm in (high, low)}
-        if None in pair.values() or all(pair[arm] is self.arms[arm].losses for arm in pair):
-            return None
-        return parsed.metric.method(self, high, low, setting=setting, **parsed.fields)
+        return parsed.metric.method(self, high, low, own=True, **parsed.fields)
+
+    def official(self, high: str, low: str) -> Contrast | None:
+        """Return the difference on prose at the official start of the embeddings; None where an arm lacks it."""
+        pair = [self.at(OFFICIAL_INIT, arm) for arm in (high, low)]
+        return None if None in pair else losses.contrast(*pair, "prose")
 
     def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
         """Return what Measure.untestable says, for the conditions of `preconditions`."""

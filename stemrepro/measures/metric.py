@@ -59,14 +59,14 @@ class Metric:
         words: what it is.
         method: of the measure, (high, low, **fields) -> Contrast; of an exact one (**fields) -> float.
         exact: whether it is a number without arms, seeds and chance.
-        settings: whether it is also taken in other settings. The method then takes `setting`.
+        own: whether it is also taken with each arm at its own studied settings. The method then takes `own`.
     """
 
     spelling: str
     words: str
     method: Callable
     exact: bool = False
-    settings: bool = False
+    own: bool = False
 
     def ways(self, fields: Mapping[str, Field]) -> Iterator[list[Place]]:
         """Write out the spelling for each choice of its brackets."""

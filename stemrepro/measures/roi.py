@@ -96,9 +96,9 @@ class TrainingRoi(Comparison):
         "{what=flops}",
         "log of the training FLOPs that the second arm saves on its way to the first's final prose loss, or, where it "
         "never gets there, less those that the first saves on its way to the second's",
-        settings=True,
+        own=True,
     )
-    @metric("{what=equal-flops}", "prose loss once as many FLOPs are spent as the cheaper arm's run has", settings=True)
-    def over_flops(self, high: str, low: str, what: str, setting: str | None = None) -> Contrast:
+    @metric("{what=equal-flops}", "prose loss once as many FLOPs are spent as the cheaper arm's run has", own=True)
+    def over_flops(self, high: str, low: str, what: str, own: bool = False) -> Contrast:
         """Return what losses during training say, by seed."""
-        return by_curve(*self.pair(high, low, setting), what)
+        return by_curve(*self.pair(high, low, own), what)

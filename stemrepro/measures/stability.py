@@ -11,7 +11,7 @@ import numpy as np
 from stemrepro.config.paper import Paper
 from stemrepro.config.scale import Variant
 from stemrepro.measures.base import Precondition
-from stemrepro.measures.comparison import NO_GAIN, OWN_RATES, Comparison
+from stemrepro.measures.comparison import NO_GAIN, Comparison
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.metric import metric
@@ -204,35 +204,30 @@ class Stability(Comparison):
         high = {name: variant.tokens for name, variant in self.variants_of(arm).items() if variant.learning_rate != 1}
         return {name: self.arms[arm].variants[name] for name, tokens in high.items() if tokens > min(high.values())}
 
-    @metric("spikes", "loss spikes per thousand steps", settings=True)
-    def spikes(self, high: str, low: str, setting: str | None = None) -> Contrast:
+    @metric("spikes", "loss spikes per thousand steps", own=True)
+    def spikes(self, high: str, low: str, own: bool = False) -> Contrast:
         """Return a difference of counts in the loss, by seed."""
-        return difference(*(rate(arm.steps["loss"]) for arm in self.pair(high, low, setting)))
+        return difference(*(rate(arm.steps["loss"]) for arm in self.pair(high, low, own)))
 
-    @metric("norm-spikes", "spikes of the gradient norm per thousand steps", settings=True)
-    def norm_spikes(self, high: str, low: str, setting: str | None = None) -> Contrast:
+    @metric("norm-spikes", "spikes of the gradient norm per thousand steps", own=True)
+    def norm_spikes(self, high: str, low: str, own: bool = False) -> Contrast:
         """Return a difference of counts in the gradient's norm, by seed."""
-        return difference(*(rate(arm.steps["norm"]) for arm in self.pair(high, low, setting)))
+        return difference(*(rate(arm.steps["norm"]) for arm in self.pair(high, low, own)))
 
-    def tried(self, high: str, low: str, setting: str | None) -> tuple[list[ArmLosses], ...] | None:
-        """Return two arms' short runs; None in a setting that has none.
-
-        At own rates both arms must have been tried at the same multiples of theirs; other settings have no short runs.
-        """
-        short = [self.short_runs(arm, own=setting == OWN_RATES) for arm in (high, low)]
+    def tried(self, high: str, low: str, own: bool) -> tuple[list[ArmLosses], ...] | None:
+        """Return two arms' short runs; None at own rates unless both were tried at the same multiples of theirs."""
+        short = [self.short_runs(arm, own=own) for arm in (high, low)]
         rates = [sorted(self.inputs.catalog.variants[name].learning_rate for name in runs) for runs in short]
-        if setting and (setting != OWN_RATES or rates[0] != rates[1]):
-            return None
-        return tuple(list(runs.values()) for runs in short)
+        return None if own and rates[0] != rates[1] else tuple(list(runs.values()) for runs in short)
 
     @metric(
         "learning-rate-limit",
         "log2 of the learning rate, over the scale's, from which on a short run learns no more than token frequencies",
-        settings=True,
+        own=True,
     )
-    def limit(self, high: str, low: str, setting: str | None = None) -> Contrast | None:
+    def limit(self, high: str, low: str, own: bool = False) -> Contrast | None:
         """Return a difference of limits by seed; Unmeasured where no run of either arm reaches one."""
-        if (tried := self.tried(high, low, setting)) is None:
+        if (tried := self.tried(high, low, own)) is None:
             return None
         neither = np.logical_and(*map(unlimited, tried))
         if neither.any():
@@ -242,10 +237,10 @@ class Stability(Comparison):
             )
         return difference(*(rate_limit(runs, self.inputs.scale.learning_rate) for runs in tried))
 
-    @metric("rate-sensitivity", "short runs' mean loss over the learning rates tried less the lowest", settings=True)
-    def sensitivity(self, high: str, low: str, setting: str | None = None) -> Contrast | None:
+    @metric("rate-sensitivity", "short runs' mean loss over the learning rates tried less the lowest", own=True)
+    def sensitivity(self, high: str, low: str, own: bool = False) -> Contrast | None:
         """Return a difference of the part of the loss that the learning rate decides, by seed."""
-        tried = self.tried(high, low, setting)
+        tried = self.tried(high, low, own)
         return None if tried is None else difference(*map(rate_sensitivity, tried))
 
     @metric(
@@ -264,10 +259,10 @@ class Stability(Comparison):
             raise Unmeasured("no run of either arm blew up at any rate that was tried")
         return difference(first, second)
 
-    @metric("early", "prose loss at the first mark of training", settings=True)
-    def early(self, high: str, low: str, setting: str | None = None) -> Contrast:
+    @metric("early", "prose loss at the first mark of training", own=True)
+    def early(self, high: str, low: str, own: bool = False) -> Contrast:
         """Return a difference of early losses by seed."""
-        return difference(*map(first_mark, self.pair(high, low, setting)))
+        return difference(*map(first_mark, self.pair(high, low, own)))
 
     def blow_ups(self, runs: list[ArmLosses]) -> np.ndarray:
         """Return the share of an arm's runs that blew up, by seed."""

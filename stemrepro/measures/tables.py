@@ -3,7 +3,7 @@
 import numpy as np
 
 from stemrepro.measures import losses
-from stemrepro.measures.comparison import OWN_RATES, Comparison
+from stemrepro.measures.comparison import Comparison
 from stemrepro.measures.losses import ArmLosses, paired
 from stemrepro.measures.metric import metric
 from stemrepro.verdicts.contrast import Contrast
@@ -30,10 +30,10 @@ class Tables(Comparison):
         gaps = [(one.bits_per_byte - other.bits_per_byte).to_numpy() for one, other in pairs]
         return Contrast(losses.slope(np.array(list(first)), np.stack(gaps)))
 
-    def elsewhere(self, setting: str, high: str, low: str, metric: str) -> Contrast | None:
-        """Return the same in another setting; at own rates only dense against STEM full.
+    def own(self, high: str, low: str, metric: str) -> Contrast | None:
+        """Return the same at own rates, of dense against STEM full alone.
 
         All other arms vary a table's learning rate, initialisation or form, and their best rates are not known.
         """
         has_rates = {high, low} <= {"dense", "stem-full"} and self.parse(metric).fields.get("mix") == "prose"
-        return super().elsewhere(setting, high, low, metric) if has_rates or setting != OWN_RATES else None
+        return super().own(high, low, metric) if has_rates else None

@@ -10,7 +10,7 @@ from stemrepro.measures.comparison import OFFICIAL_INIT, OWN_RATES, ComparedArm,
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.verdicts.contrast import Unmeasured
-from tests.made_up import elsewhere, made, write_arm
+from tests.made_up import made, write_arm
 
 BASE, OTHER = ArmLosses(Path("scores/x/losses/main/base")), ArmLosses(Path("scores/x/losses/own-rate/arm"))
 
@@ -74,33 +74,21 @@ def arms(tmp_path):
 def test_contrasts_at_both_rates(catalog, arms):
     measure = made(Comparison, catalog, "ablation_graveyard", arms, tuned=BEST, learning_rate=0.008)
     assert measure.contrast("dense", "stem-full", "prose").differences == pytest.approx([0.3, 0.4, 0.3])
-    settings = elsewhere(measure, "dense", "stem-full", "prose")
-    assert settings.keys() == {OWN_RATES}
-    assert settings[OWN_RATES].differences == pytest.approx([0.15, 0.25, 0.15])
-    assert elsewhere(measure, "stem-full", "dense", "prose")[OWN_RATES].differences == pytest.approx(
-        [-0.15, -0.25, -0.15]
-    )
     assert measure.own("dense", "stem-full", "prose").differences == pytest.approx([0.15, 0.25, 0.15])
     assert measure.own("dense", "token-only", "prose") is None
-    assert elsewhere(measure, "dense", "token-only", "prose") == {}
-    assert elsewhere(measure, "dense", "dense", "prose") == {}
+    assert measure.own("stem-full", "dense", "prose").differences == pytest.approx([-0.15, -0.25, -0.15])
+    assert measure.own("dense", "dense", "prose") is None
+    for metric in ("accuracy:held_out", "prose:pair=1-3"):  # no loss; a bucket that no target fell into
+        assert measure.own("dense", "stem-full", metric) is None
 
 
 def test_the_official_init_needs_both_arms_there(catalog, arms, tmp_path):
-    started = {name: ComparedArm(arms[name], variants={}) for name in ("dense", "token-only")} | {
-        "stem-full": arms["stem-full"]
-    }
+    started = {name: ComparedArm(arms[name].losses if name == "stem-full" else arms[name]) for name in arms}
     measure = made(Comparison, catalog, "ablation_graveyard", started, tuned={})
     started["stem-full"].variants["official-start"] = write_arm(tmp_path / "official-start", [3.0, 3.0, 3.0])
-    assert elsewhere(measure, "dense", "stem-full", "prose") == {}
+    assert measure.official("dense", "stem-full") is None
     started["dense"].variants["official-start"] = write_arm(tmp_path / "dense-there", [3.5, 3.6, 3.7])
-    settings = elsewhere(measure, "dense", "stem-full", "prose")
-    assert settings.keys() == {OFFICIAL_INIT}
-    assert settings[OFFICIAL_INIT].differences == pytest.approx([0.5, 0.6, 0.7])
-    assert elsewhere(measure, "dense", "token-only", "prose") == {}
-    for metric in ("accuracy:held_out", "prose:pair=1-3"):  # no loss; a bucket that no target fell into
-        assert elsewhere(measure, "dense", "stem-full", metric) == {}
-    assert elsewhere(measure, "dense", "stem-full", "prose:pair=0").keys() == {OFFICIAL_INIT}
+    assert measure.official("dense", "stem-full").differences == pytest.approx([0.5, 0.6, 0.7])
 
 
 def test_a_setting_is_that_of_the_bases_budget(catalog, arms):
@@ -123,10 +111,10 @@ def test_without_a_best_rate_an_arm_has_none_of_its_own(catalog, arms):
     scores = {name: ComparedArm(arms[name], variants={"own-rate": at}) for name in ("dense", "stem-full")}
     tuned = {"dense": TunedSettings(learning_rate=0.1), "stem-full": TunedSettings(learning_rate=0.2)}
     measure = made(Comparison, catalog, "ablation_graveyard", scores, tuned=tuned)
-    assert elsewhere(measure, "dense", "stem-full", "prose").keys() == {OWN_RATES}
+    assert measure.own("dense", "stem-full", "prose")
     del tuned["dense"]
     measure = made(Comparison, catalog, "ablation_graveyard", scores, tuned=tuned)
-    assert elsewhere(measure, "dense", "stem-full", "prose") == {}
+    assert measure.own("dense", "stem-full", "prose") is None
 
 
 def failed(catalog, arms, precondition, metric="prose", **conditions):

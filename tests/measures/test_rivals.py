@@ -1,8 +1,7 @@
 import pytest
 
-from stemrepro.measures.comparison import ComparedArm
 from stemrepro.measures.rivals import Rivals
-from tests.made_up import elsewhere, made, write_arm
+from tests.made_up import made, write_arm
 
 
 def test_what_is_left_over_half_of_the_gain(catalog, tmp_path):
@@ -12,13 +11,3 @@ def test_what_is_left_over_half_of_the_gain(catalog, tmp_path):
     assert rivals.contrast("token-only", "stem-full", "half-of-gain").differences == pytest.approx([0.1] * 3)
     assert rivals.contrast("dense", "stem-full", "half-of-gain").differences == pytest.approx([0.2] * 3)
     assert rivals.contrast("token-only", "stem-full", "prose").differences == pytest.approx([0.3] * 3)
-
-
-def test_the_share_of_the_gain_is_taken_in_the_common_setting_alone(catalog, tmp_path):
-    arms = {}
-    for arm, loss in {"dense": 4.0, "token-only": 3.9, "stem-full": 3.6}.items():
-        official = write_arm(tmp_path / f"{arm}-there", [loss - 1] * 3)
-        arms[arm] = ComparedArm(write_arm(tmp_path / arm, [loss] * 3), variants={"official-start": official})
-    rivals = made(Rivals, catalog, "rivals", arms)
-    assert elsewhere(rivals, "token-only", "stem-full", "half-of-gain") == {}
-    assert list(elsewhere(rivals, "token-only", "stem-full", "prose")) == ["official start"]

@@ -5,7 +5,7 @@ from stemrepro.measures import items
 from stemrepro.measures.comparison import ComparedArm
 from stemrepro.measures.items import ArmItems
 from stemrepro.measures.roi import TrainingRoi, flops_to, loss_at
-from tests.made_up import elsewhere, made, write_arm
+from tests.made_up import made, write_arm
 from tests.measures.test_items import write_items
 
 FLOPS, LOSS = np.log([1.0, 2.0, 4.0, 8.0]), np.array([4.0, 3.0, 2.5, 2.4])
@@ -69,15 +69,3 @@ def test_the_error_between_items_is_one_of_logarithms(roi):
     assert percent > 0
     assert roi.contrast("dense", "stem-full", "roi").item_se == pytest.approx(percent / 60)
     assert roi.contrast("dense", "stem-full", "roi-above-chance").item_se == pytest.approx(percent / 35)
-
-
-def test_what_losses_say_is_also_taken_at_the_official_init(roi, tmp_path):
-    """There STEM has no gain in loss: both curves are the same but for FLOPs, of which it saves half."""
-    for arm, flops in (("dense", 8.0), ("stem-full", 4.0)):
-        official = write_arm(tmp_path / f"{arm}-there", [4.0, 4.0], seeds=(0, 1), evals=(1.0, 0.0), flops=flops)
-        roi.arms[arm].variants["official-start"] = official
-    assert elsewhere(roi, "dense", "stem-full", "flops")["official start"].differences == pytest.approx([np.log(2)] * 2)
-    equal = elsewhere(roi, "dense", "stem-full", "equal-flops")["official start"].differences
-    assert equal == pytest.approx([5.0 - 4.0] * 2)  # dense is at its first mark when STEM has ended
-    assert elsewhere(roi, "dense", "stem-full", "roi") == {}
-    assert elsewhere(roi, "dense", "stem-full", "accuracy-factor") == {}

@@ -18,7 +18,7 @@ from stemrepro.measures.stability import (
     spikes,
 )
 from stemrepro.verdicts.contrast import Unmeasured
-from tests.made_up import elsewhere, made, write_arm
+from tests.made_up import made, write_arm
 
 
 def falling(steps=400, seed=0):
@@ -199,36 +199,21 @@ def test_contrasts_at_the_common_rate(stability):
 
 def test_contrasts_at_own_rates(stability):
     def differences(metric):
-        return elsewhere(stability, "dense", "stem-third", metric)["own rates"].differences
+        return stability.own("dense", "stem-third", metric).differences
 
     assert differences("learning-rate-limit") == pytest.approx([1.0, 1.0])  # dense half way from 16 to 64, STEM at 16
     assert differences("rate-sensitivity") == pytest.approx([1.0, 1.0])  # dense 5 and 7, STEM 7 at both
     assert differences("spikes") == pytest.approx([1000 / 350])  # over the seeds that both have
-    assert elsewhere(stability, "dense", "stem-third", "blow-ups") == {}
-    assert elsewhere(stability, "dense", "dense", "spikes") == {}
+    assert stability.own("dense", "stem-third", "blow-ups") is None
+    assert stability.own("dense", "dense", "spikes") is None
 
 
 def test_at_own_rates_both_arms_need_the_same_rates(stability, arms):
     """Else the one that was also tried at lower ones would seem more sensitive."""
     del arms["stem-third"].variants["rate-16-own"]
     for metric in ("rate-sensitivity", "learning-rate-limit"):
-        assert elsewhere(stability, "dense", "stem-third", metric) == {}
-    assert elsewhere(stability, "dense", "stem-third", "spikes").keys() == {"own rates"}
-
-
-def test_at_the_official_init_whole_runs_are_compared(catalog, arms):
-    more = catalog.model_copy(update={"variants": catalog.variants | {"official-start": Variant()}})
-    stability = made(Stability, more, "training_stability", arms, learning_rate=1.0, tuned=BEST)
-    for arm, at in (("dense", 200), ("stem-third", None)):
-        series = {key: np.stack([falling(seed=0), falling(seed=1)]) for key in ("loss", "norm")}
-        if at:
-            series["loss"][:, at] += 3
-        arms[arm].variants["official-start"] = Whole(series, {"seeds": 2})
-    settings = {
-        metric: elsewhere(stability, "dense", "stem-third", metric) for metric in ("spikes", "learning-rate-limit")
-    }
-    assert settings["spikes"]["official start"].differences == pytest.approx([1000 / 350] * 2)
-    assert settings["learning-rate-limit"].keys() == {"own rates"}
+        assert stability.own("dense", "stem-third", metric) is None
+    assert stability.own("dense", "stem-third", "spikes")
 
 
 def test_where_nothing_blows_up_nothing_is_known(stability, arms):
@@ -292,7 +277,7 @@ def test_longer_runs_at_high_rates_are_counted_by_themselves(catalog, arms):
     after = made(Stability, more, "training_stability", arms)
     assert {arm: after.short_runs(arm, clipped=False).keys() for arm in arms} == short
     assert after.contrast("dense", "stem-third", "long-blow-ups").differences == pytest.approx([1.0, 0.0])
-    assert elsewhere(after, "dense", "stem-third", "long-blow-ups") == {}
+    assert after.own("dense", "stem-third", "long-blow-ups") is None
 
 
 def test_where_both_learn_at_every_rate_no_limit_is_known(catalog, arms):

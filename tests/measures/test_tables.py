@@ -5,7 +5,7 @@ import pytest
 
 from stemrepro.measures.comparison import ComparedArm
 from stemrepro.measures.tables import Tables
-from tests.made_up import elsewhere, made, write_arm
+from tests.made_up import made, write_arm
 
 
 @pytest.fixture
@@ -45,20 +45,5 @@ def test_other_metrics_are_a_comparisons(tables):
 
 
 def test_own_rates_are_known_for_dense_and_stem_full_alone(tables):
-    settings = elsewhere(tables, "dense", "stem-full", "prose")
-    assert settings.keys() == {"own rates"}
-    assert settings["own rates"].differences == pytest.approx([0.4] * 3)
-    assert elsewhere(tables, "dense", "stem-full", "vocabulary") == {}
-
-
-def test_the_official_init_is_that_of_half_the_tokens(tables, tmp_path):
-    """Also of arms whose own best rates are not known."""
-    for number, arm in enumerate(("stem-small", "stem-full", "dense")):
-        variants = {"half-official-start": write_arm(tmp_path / f"{arm}-official", [3.0 - number] * 3)}
-        variants["official-start"] = write_arm(tmp_path / f"{arm}-whole", [9.0] * 3)
-        kept = tables.arms.setdefault(arm, ComparedArm(tables.arms["dense"].losses))
-        kept.variants.update(variants)
-    settings = elsewhere(tables, "stem-small", "stem-full", "prose")
-    assert settings.keys() == {"official start"}
-    assert settings["official start"].differences == pytest.approx([1.0] * 3)
-    assert elsewhere(tables, "dense", "stem-full", "prose").keys() == {"own rates", "official start"}
+    assert tables.own("dense", "stem-full", "prose").differences == pytest.approx([0.4] * 3)
+    assert tables.own("dense", "stem-full", "vocabulary") is None

@@ -12,7 +12,6 @@ from scipy import stats
 from stemrepro.config.paper import PaperNumber
 from stemrepro.config.recipe import Claim
 from stemrepro.measures.base import Level, Precondition
-from stemrepro.measures.comparison import OFFICIAL_INIT, OWN_RATES
 from stemrepro.report import forest
 from stemrepro.report.evidence import OWN_SETTINGS, evidence_for, judged, verdict_rows
 from stemrepro.report.results import mean_row, save
@@ -47,12 +46,11 @@ class Given:
             raise Unmeasured("lost diverged at step 3")
         return Contrast(VALUES[high] - VALUES[low], item_se=0.01)
 
-    def elsewhere(self, setting, high, low, metric):
-        factor = {OWN_RATES: 2, OFFICIAL_INIT: 3}[setting]
-        return Contrast(factor * (VALUES[high] - VALUES[low]))
-
     def own(self, high, low, metric):
-        return self.elsewhere(OWN_RATES, high, low, metric) if metric == "both rates" else None
+        return Contrast(2 * (VALUES[high] - VALUES[low])) if metric in ("both rates", "prose") else None
+
+    def official(self, high, low):
+        return Contrast(3 * (VALUES[high] - VALUES[low]))
 
     def levels(self, metric):
         at = {"ceiling": 99.0, "floor": 1.0}.get(metric)
