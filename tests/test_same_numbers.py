@@ -134,6 +134,10 @@ def test_numbers_stay(name):
         if not alike(mine[column], theirs[column])
     }
     assert changed == listed(place)
+    for row in now:
+        if row.get("value") and row.get("by_seed"):
+            values = [float(value) for value in row["by_seed"].split()]
+            assert math.isclose(float(row["value"]), sum(values) / len(values), rel_tol=1e-4, abs_tol=1e-5), row
 
 
 def named(claims: dict[str, str]) -> set[str]:

@@ -30,14 +30,7 @@ def row(claim: str, **fields: object) -> dict:
 
 
 def exact(claim: str, **fields: object) -> dict:
-    given = {
-        "kind": "exact",
-        "arms": [],
-        "differences": None,
-        "method": None,
-        "ci_low": 1.0,
-        "ci_high": 1.0,
-    }
+    given = {"kind": "exact", "arms": [], "differences": None, "method": None, "ci_low": 1.0, "ci_high": 1.0}
     return row(claim, **given | {"seeds": 0, "ours": 1.0} | fields)
 
 
@@ -46,33 +39,15 @@ def changes(new: dict, old: dict) -> str:
     return by_claim.get("a", "")
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("sentence", "It is not so."),
-        ("seeds", 3),
-        ("verdict", "undecided"),
-        ("origin", "paper"),
-        ("smallest_effect", 0.01),
-        ("paper", {"value": 1.0}),
-        ("arms", ["dense", "token-only"]),
-        ("size", "another size"),
-        ("method", "t over seeds, on logits"),
-        ("reason", "inside +-0.02: +0.0010 to +0.0020 (99%)"),
-        ("ours", 99.6),
-        ("ours", 0.1251),  # half of the half width and a little
-        ("ci_low", 0.02),
-        ("ci_high", None),
-        ("ci99_low", -0.02),
-        ("item_se", 0.01),
-        ("ours", None),
-        ("differences", [9.0] * 5),
-        ("differences", [0.12, 0.08, 0.1, 0.09, 0.11]),
-        ("differences", [0.08, 0.12, 0.1, 0.1]),
-        ("differences", [0.08, 0.12, 0.1, 0.09, None]),
-        ("differences", None),
-    ],
-)
+@pytest.mark.parametrize(("field", "value"), [
+    ("sentence", "It is not so."), ("seeds", 3), ("verdict", "undecided"), ("origin", "paper"),
+    ("smallest_effect", 0.01), ("paper", {"value": 1.0}), ("arms", ["dense", "token-only"]), ("size", "another size"),
+    ("method", "t over seeds, on logits"), ("reason", "inside +-0.02: +0.0010 to +0.0020 (99%)"), ("ours", 99.6),
+    ("ours", 0.1251),  # half of the half width and a little
+    ("ci_low", 0.02), ("ci_high", None), ("ci99_low", -0.02), ("item_se", 0.01), ("ours", None),
+    ("differences", [9.0] * 5), ("differences", [0.12, 0.08, 0.1, 0.09, 0.11]), ("differences", [0.08, 0.12, 0.1, 0.1]),
+    ("differences", [0.08, 0.12, 0.1, 0.09, None]), ("differences", None),
+])  # fmt: skip
 def test_every_field_counts(field, value):
     assert field in changes(row("a") | {field: value}, row("a"))
 

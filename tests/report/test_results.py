@@ -71,14 +71,7 @@ class Given:
 
 def claim(*arms, kind="greater", metric="plain", m=0.1, **more):
     more = {"origin": "control", "paper": NUMBER if kind == "exact" else None} | more
-    return Claim(
-        sentence="So it is.",
-        kind=kind,
-        metric=metric,
-        arms=arms,
-        smallest_effect=m,
-        **more,
-    )
+    return Claim(sentence="So it is.", kind=kind, metric=metric, arms=arms, smallest_effect=m, **more)
 
 
 def rows_of(given):
