@@ -48,9 +48,8 @@ VALUES = {
     "recall/associative_recall": "estimates",
 }
 """Panels with shares, whose differences are plain means now."""
-TEXTS = {
-    "width/size_ladder": {"reason": "estimates", "by_seed": "estimates"}  # an interval in a reason; a forecast by seed
-}
+TEXTS = {"width/size_ladder": dict.fromkeys(("reason", "by_seed"), "estimates")}
+"""An interval in a reason; a forecast by seed."""
 GONE = {"laptop/benchmark_scores": {"seed_low", "seed_high", "seed_se"}}
 
 WORDS = {

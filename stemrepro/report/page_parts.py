@@ -13,10 +13,10 @@ LEADERBOARD = "leaderboard"
 """Measure of recipes whose methods are ranked in a table next to the page."""
 
 
-def shown(scale: str, results: Path, file: str = VERDICTS) -> list[tuple[str, str]]:
+def shown(scale: str, results: Path) -> list[tuple[str, str]]:
     """Return the recipes of a scale's page, each with the scale at which it was run.
 
-    These are the recipes of the scale itself, and those of scales that share the page and have the file.
+    These are the recipes of the scale itself, and those of scales that share the page and have verdicts.
 
     Raises:
         UserError: the scale is unknown.
@@ -28,7 +28,7 @@ def shown(scale: str, results: Path, file: str = VERDICTS) -> list[tuple[str, st
         (name, at)
         for name in catalog.recipes
         for at in scales
-        if name in catalog.at(at).recipes and (at == scale or (results / at / name / file).exists())
+        if name in catalog.at(at).recipes and (at == scale or (results / at / name / VERDICTS).exists())
     ]
 
 

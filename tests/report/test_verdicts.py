@@ -9,11 +9,9 @@ from stemrepro.report.verdicts import read_verdicts, sizes, tally, tally_table
 from stemrepro.verdicts.rule import NOT_ATTEMPTED, SIZES
 
 NUMBERS = ("smallest_effect", "ours", "ci_low", "ci_high", "ci99_low", "ci99_high", "item_se")
-ROW = dict.fromkeys(("claim", "sentence", "kind", "metric", "unit", "scale", "reason"), "x") | dict.fromkeys(
-    NUMBERS, 1.0
-)
-ROW |= {"origin": "paper", "verdict": "supported", "arms": ["dense"], "paper": None, "seeds": 3}
-ROW |= dict.fromkeys(("expected", "untested", "method", "size", "differences"))
+ROW = dict.fromkeys(("claim", "sentence", "kind", "metric", "unit", "scale", "reason"), "x")
+ROW |= dict.fromkeys(NUMBERS, 1.0) | {"origin": "paper", "verdict": "supported", "arms": ["dense"], "seeds": 3}
+ROW |= dict.fromkeys(("paper", "expected", "untested", "method", "size", "differences"))
 
 
 def row(origin, verdict, claim="a"):

@@ -82,10 +82,7 @@ def test_known_effects(kind, mean, sd, word, reason):
     assert (last.verdict, last.reason[: len(reason)]) == (word, reason)
 
 
-@pytest.mark.parametrize("mean", [0.05, 0.2])
-def test_a_flipped_sign_turns_the_word(mean):
-    assert verdict(around(mean)) == SUPPORTED
-    assert verdict(around(-mean)) == CONTRADICTED
+def test_a_flipped_sign_turns_the_word_of_shares_too():
     shares = np.array([90.0, 92, 91, 93, 90]), np.array([60.0, 65, 62, 61, 63])
     assert [verdict(of_shares(*pair, 500), smallest_effect=1) for pair in (shares, shares[::-1])] == [
         SUPPORTED, CONTRADICTED,
@@ -98,12 +95,6 @@ def test_three_seeds_need_9_9_standard_errors_and_five_4_6():
         noise = (noise - noise.mean()) / stats.sem(noise)
         assert verdict(Contrast(noise + least + 0.01), smallest_effect=0.1) == SUPPORTED
         assert verdict(Contrast(noise + least - 0.01), smallest_effect=0.1) == UNDECIDED
-
-
-def test_a_95_percent_interval_doesnt_decide():
-    contrast = around(0.05, 0.045)
-    assert contrast.interval(0.05)[0] > 0 > contrast.interval(0.01)[0]
-    assert verdict(contrast) == UNDECIDED
 
 
 def test_nothing_but_the_differences_enters():
@@ -167,8 +158,3 @@ def test_of_seventy_claims_without_an_effect_fewer_than_one_gets_a_word():
     generator = np.random.default_rng(4)
     words = [verdict(Contrast(generator.normal(0, 0.5, seeds))) for seeds in (3, 5) for _ in range(3000)]
     assert sum(word != UNDECIDED for word in words) <= stats.binom.ppf(0.999, len(words), 0.01)
-
-
-def test_true_effects_are_found():
-    generator = np.random.default_rng(5)
-    assert np.mean([verdict(Contrast(generator.normal(0.2, 0.02, 5))) == SUPPORTED for _ in range(300)]) > 0.95
