@@ -44,11 +44,8 @@ def judge(scale: Scale = "laptop") -> None:
     """Judge all claims of a scale's page that have evidence, together."""
     from stemrepro.cli.summary import verdicts
     from stemrepro.report.analyse import write_verdicts
-    from stemrepro.report.leaderboard import write_leaderboards
 
     print(verdicts(write_verdicts(scale, RESULTS), [RESULTS / scale]))
-    for path in write_leaderboards(scale, RESULTS):
-        print(f"rank, lead and cost of each method: {path}")
 
 
 @app.command()
@@ -65,13 +62,18 @@ def metrics(scale: Scale = "laptop") -> None:
 
 
 @app.command()
-def report(scale: Scale = "laptop") -> None:
-    """Judge all claims of a scale's page, and write the page."""
-    from stemrepro.report.scoreboard import write_scoreboard
+def report(
+    scale: Annotated[
+        str | None,
+        typer.Option(help="with pages of its own (default: all published scales)", autocompletion=names.scales),
+    ] = None,
+) -> None:
+    """Write the pages: questions with their answers, every claim, and ranks of methods."""
+    from stemrepro.report.pages import write_pages
 
-    judge(scale)
-    out = write_scoreboard(scale, RESULTS)
-    print(f"questions and every claim: {out}/index.html, and as tables in {out}/README.md")
+    judge(scale or "laptop")
+    out = write_pages(RESULTS, scale)
+    print(f"questions and every claim: {out}/README.md, and in one file {out}/index.html")
 
 
 @app.command()

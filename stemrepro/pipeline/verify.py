@@ -28,7 +28,7 @@ from stemrepro.config.scores import PartName
 from stemrepro.measures.base import measure_class
 from stemrepro.measures.catalog import load
 from stemrepro.pipeline.planned import Params, read_params
-from stemrepro.report.scoreboard import claims_table
+from stemrepro.report.pages import claims_table
 from stemrepro.report.verdicts import read_verdicts
 
 MOST = 0.5

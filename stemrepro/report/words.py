@@ -1,9 +1,6 @@
-"""The row of a claim in words: its numbers, where they come from, and the evidence."""
+"""The row of a claim in words: its numbers, where they come from, and how many seeds they have."""
 
 import math
-import re
-
-from stemrepro.report.ladder import Ladder, agreement, rungs_of
 
 PLAIN_METHOD = "t over seeds"
 SURE = {"read": "", "inferred": "computed: ", "secondary": "second-hand: ", "figure": "read off an image: "}
@@ -58,56 +55,9 @@ def contrast(row: dict) -> str:
     return f"{arms}, {row['metric']}" if arms else row["metric"]
 
 
-def p_value(p: float) -> str:
-    """Write a p with two digits."""
-    return "< 0.0001" if p < 0.0001 else f"{p:.2g}"
-
-
 def evidence(row: dict) -> str:
-    """Name the seeds, p and adjusted p, both errors where there are two, and the effect in other settings.
-
-    How the interval was formed is told where it isn't a plain t interval.
-    """
-    if row["kind"] == "exact":
-        return "computed, no chance involved"
-    if row["ours"] is None:
-        return "not measured"
-    words = [f"{row['seeds']} seed{'' if row['seeds'] == 1 else 's'}"]
-    if row["adjusted_p"] is not None:
-        words.append(f"p {p_value(row['p'])}, adjusted {p_value(row['adjusted_p'])}")
-    if row["method"] and row["method"] != PLAIN_METHOD:
-        words.append(row["method"])
-    if row["seed_se"]:
-        words.append(f"error between seeds {row['seed_se']:.2g}")
-    if row["item_se"]:
-        words.append(f"between items {row['item_se']:.2g}")
-    if row.get("tuned") is not None:
-        words.append(f"at tuned learning rates {number(row['tuned'])}")
-    if row.get("official_init") is not None:
-        same = "the same sign" if row["official_init_same_sign"] else "the same sign is not shown"
-        words.append(f"at the official initialisation {number(row['official_init'])} ({same})")
-    return ", ".join(words)
-
-
-def at_long_end(row: dict, ladder: Ladder) -> str:
-    """Describe the same comparison at the ladder's last rung; empty where there is none."""
-    rungs = rungs_of(row, ladder)
-    if not rungs:
-        return ""
-    end = rungs[-1]
-    effect = f"{number(end.mean)} ({number(end.low)} to {number(end.high)})"
-    return f"after {end.tokens_a_parameter:.0f} tokens per parameter (ladder) {effect}: {agreement(row, end)}"
-
-
-def paper_items(text: str) -> list[str]:
-    """Return the tables and figures of the paper that a text names, one by one.
-
-    "Tables 4 to 6" are "table 4", "table 5" and "table 6".
-    """
-    text = re.sub(r"(\d+) to (\d+)", lambda ends: ", ".join(map(str, range(int(ends[1]), int(ends[2]) + 1))), text)
-    matches = re.finditer(r"\b(Tab|Fig)[a-z]*\.?\s+(\d+\w?(?:(?:,\s*|\s+and\s+)\d+\w?)*)", text)
-    kinds = {"Tab": "table", "Fig": "fig"}
-    items = []
-    for kind, numbers in (match.groups() for match in matches):
-        items += [f"{kinds[kind]} {n}" for n in re.findall(r"\d+\w?", numbers)]
-    return list(dict.fromkeys(items))
+    """Name the seeds of a claim, and the error between documents or test items where it was measured."""
+    if row["ours"] is None or row["kind"] == "exact":
+        return "not measured" if row["ours"] is None else "computed"
+    seeds = f"{row['seeds']} seed{'' if row['seeds'] == 1 else 's'}"
+    return f"{seeds}, error between items {row['item_se']:.2g}" if row["item_se"] else seeds
