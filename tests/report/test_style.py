@@ -11,7 +11,6 @@ from stemrepro.measures.inputs import Inputs
 from stemrepro.report.analyse import module
 from stemrepro.report.style import (
     ARM_COLOUR,
-    ARM_DASHES,
     ARM_LABEL,
     ARM_MARKER,
     doubling,
@@ -58,9 +57,9 @@ def test_settling_moves_nothing_that_could_be_seen():
 
 
 def test_every_arm_has_a_look_of_its_own(catalog):
+    """Arms of one hue differ in marker, or they would be alike in grey."""
     use_style(catalog.arms)
-    looks = [(ARM_COLOUR[arm], ARM_MARKER[arm]) for arm in catalog.arms]
-    assert len(set(looks)) == len(looks)
+    assert len({(ARM_COLOUR[arm], ARM_MARKER[arm]) for arm in catalog.arms}) == len(catalog.arms)
     assert len({ARM_LABEL[arm] for arm in catalog.arms}) == len(catalog.arms)
 
 
@@ -145,13 +144,8 @@ def test_marks_of_one_shape_must_differ_in_grey():
     assert alike([blue, Line2D([], [], color=HUES["red"], marker="s")], ["blue", "square"]) == []
 
 
-def test_arms_of_one_hue_differ_in_grey(catalog):
-    use_style(catalog.arms)
-    looks = [(ARM_COLOUR[arm], ARM_MARKER[arm], ARM_DASHES[arm]) for arm in catalog.arms]
-    assert len({look for look in looks}) == len(catalog.arms)
-    assert lightness("#000000") == pytest.approx(0)
-    assert lightness("#ffffff") == pytest.approx(100)
-    assert lightness("#777777") == pytest.approx(50.03, abs=0.05)  # CIE L* of the middle grey of sRGB
+def test_lightness_is_that_of_cie():
+    assert [lightness(grey) for grey in ("#000000", "#777777", "#ffffff")] == pytest.approx([0, 50.03, 100], abs=0.05)
 
 
 def test_powers_of_two_are_written_as_readers_know_them():
