@@ -116,7 +116,7 @@ def segments(axes: Axes) -> list[np.ndarray]:
 
 
 def named(labels: list[Text]) -> bool:
-    """Are ticks words, and no numbers?"""
+    """Are ticks words?"""
     return any("mathdefault" not in (text := label.get_text()) and any(map(str.isalpha, text)) for label in labels)
 
 
