@@ -69,10 +69,13 @@ def report(
     ] = None,
 ) -> None:
     """Write the pages: questions with their answers, every claim, and ranks of methods."""
-    from stemrepro.report.pages import write_pages
+    from stemrepro.cli.summary import verdicts
+    from stemrepro.report.analyse import write_verdicts
+    from stemrepro.report.pages import every_row, write_pages
 
-    judge(scale or "laptop")
+    write_verdicts(scale or "laptop", RESULTS)
     out = write_pages(RESULTS, scale)
+    print(verdicts(every_row(scale, RESULTS), [out]))
     print(f"questions and every claim: {out}/README.md, and in one file {out}/index.html")
 
 

@@ -36,8 +36,8 @@ MEANING = {
 COLUMNS = (
     "scale", "recipe", "claim", "sentence", "origin", "kind", "metric", "unit", "arms",
     "paper", "paper_unit", "paper_source", "paper_confidence", "expected",
-    "ours", "ci_low", "ci_high", "smallest_effect", "seeds", "differences", "item_se",
-    "verdict", "size", "untested", "reason",
+    "ours", "ci_low", "ci_high", "ci99_low", "ci99_high", "smallest_effect", "seeds", "differences", "item_se",
+    "method", "verdict", "size", "untested", "reason",
 )  # fmt: skip
 """The columns of claims.csv."""
 

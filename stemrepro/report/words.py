@@ -56,8 +56,14 @@ def contrast(row: dict) -> str:
 
 
 def evidence(row: dict) -> str:
-    """Name the seeds of a claim, and the error between documents or test items where it was measured."""
-    if row["ours"] is None or row["kind"] == "exact":
-        return "not measured" if row["ours"] is None else "computed"
-    seeds = f"{row['seeds']} seed{'' if row['seeds'] == 1 else 's'}"
-    return f"{seeds}, error between items {row['item_se']:.2g}" if row["item_se"] else seeds
+    """Name the seeds, how the interval was formed where it isn't a plain t interval, and the error between items."""
+    if row["kind"] == "exact":
+        return "computed, no chance involved"
+    if row["ours"] is None:
+        return "not measured"
+    words = [f"{row['seeds']} seed{'' if row['seeds'] == 1 else 's'}"]
+    if row["method"] and row["method"] != PLAIN_METHOD:
+        words.append(row["method"])
+    if row["item_se"]:
+        words.append(f"error between items {row['item_se']:.2g}, apart from the interval")
+    return ", ".join(words)

@@ -10,13 +10,11 @@ def test_our_number_has_its_interval():
     assert words.ours(row("a", "supported")) == "+0.100 (+0.050 to +0.150) nats/token"
 
 
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [({}, "5 seeds"), ({"seeds": 1}, "1 seed"), ({"item_se": 0.2}, "5 seeds, error between items 0.2"),
-     ({"kind": "exact"}, "computed"), ({"ours": None}, "not measured")],
-)  # fmt: skip
-def test_evidence_names_seeds_and_the_error_between_items(fields, text):
-    assert words.evidence(row("a", "supported", **fields)) == text
+def test_evidence_names_seeds_another_method_and_the_error_between_items():
+    shown = row("a", "undecided", seeds=5)
+    assert words.evidence(shown) == "5 seeds"
+    told = words.evidence(shown | {"item_se": 0.2, "method": "t over seeds, on logits"})
+    assert told == "5 seeds, t over seeds, on logits, error between items 0.2, apart from the interval"
 
 
 @pytest.mark.parametrize(
