@@ -154,12 +154,14 @@ def write_pages(results: Path, scale: str | None = None) -> Path:
     """
     catalog, out = load(), folder_of(scale, results)
     rows = every_row(scale, results)
+    experiments: dict[str, dict] = {}
+    for name, at in shown(scale, results):  # of several scales the first answers
+        experiments.setdefault(name, experiment(name, at, rows, catalog, results))
     questions = questions_of(rows, catalog, results)
-    places = dict(shown(scale, results))
     about = {
         "questions": questions,
-        "experiments": {name: experiment(name, at, rows, catalog, results) for name, at in places.items()},
-        "not_attempted": [recipe for name, recipe in catalog.recipes.items() if name not in places],
+        "experiments": experiments,
+        "not_attempted": [recipe for name, recipe in catalog.recipes.items() if name not in experiments],
         "answers": ANSWERS,
         "meanings": MEANING,
         "tallied": TALLIED,
