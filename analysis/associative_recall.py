@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from stemrepro.measures.recall import Recall
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_LABEL, error_bars, label_outer, look, one_legend, sheet
+from stemrepro.report.style import ARM_LABEL, error_bars, look, one_legend, sheet
 from stemrepro.verdicts.contrast import Contrast
 
 
@@ -54,6 +54,6 @@ def draw(data: pd.DataFrame, measure: Recall) -> Figure:
             axes.set_xticks(np.log2(ticks), ticks)
             axes.set_ylim(-2, 104)
             axes.set(xlabel="pairs in the context (dotted: chance)", ylabel="right values (%)")
-            label_outer(axes)
+            axes.label_outer()
     one_legend(figure, list(grid.values()), columns=5)
     return figure

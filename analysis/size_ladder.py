@@ -21,7 +21,6 @@ from stemrepro.report.style import (
     SMALL,
     SMALLEST,
     error_bars,
-    label_outer,
     look,
     sheet,
 )
@@ -228,5 +227,5 @@ def front(data: pd.DataFrame, measure: Sizes) -> Figure:
         draw_others(grid[letter], data)
         grid[letter].set_xlim(right=7e9)  # room for the marks' names
         grid[letter].legend(loc="lower left", fontsize=SMALLEST)
-    label_outer(grid["c"])
+    grid["c"].label_outer()
     return figure

@@ -16,7 +16,6 @@ from stemrepro.config.paper import Paper
 from stemrepro.measures.agreement import agreement
 from stemrepro.measures.losses import Bucket
 from stemrepro.measures.scaling import SPANS, Scaling
-from stemrepro.report.ladder import PAIR
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import (
     ARM_COLOUR,
@@ -125,8 +124,8 @@ def collect(measure: Scaling) -> pd.DataFrame:
                 for variant, x in measure.tokens_a_parameter(width).items()
             ]
     rows += foretold_rows(measure, places) + agreement_rows(measure)
-    rows += [  # of all pairs, for the pages of other scales (stemrepro/report/ladder.py)
-        mean_row(PAIR, f"{high} - {low}", x, measure.gap(high, low, variant))
+    rows += [
+        mean_row("pair", f"{high} - {low}", x, measure.gap(high, low, variant))
         for (high, low), (variant, x) in product(combinations(measure.arms, 2), places.items())
     ]
     for arm in LAWS:

@@ -11,7 +11,7 @@ import torch
 
 from stemrepro.api import load, scores, verdicts
 from stemrepro.common.errors import UserError
-from stemrepro.report.scoreboard import every_row
+from stemrepro.report.pages import every_row
 from stemrepro.training.train import train
 from tests.conftest import ROOT, quiet
 

@@ -49,19 +49,19 @@ def metrics(scale: Scale = "laptop") -> None:
 
 
 @app.command()
-def report(scale: Scale = "laptop") -> None:
-    """Collect the verdicts of a scale's page, and write the page."""
+def report(
+    scale: Annotated[
+        str | None,
+        typer.Option(help="with pages of its own (default: all published scales)", autocompletion=names.scales),
+    ] = None,
+) -> None:
+    """Write the pages: questions with their answers, every claim, and ranks of methods."""
     from stemrepro.cli.summary import verdicts
-    from stemrepro.report.leaderboard import write_leaderboards
-    from stemrepro.report.page_parts import shown
-    from stemrepro.report.scoreboard import rows_of, write_scoreboard
+    from stemrepro.report.pages import every_row, write_pages
 
-    rows = [row for name, at in shown(scale, RESULTS) for row in rows_of(RESULTS, at, name)]
-    print(verdicts(rows, [RESULTS / scale]))
-    for path in write_leaderboards(scale, RESULTS):
-        print(f"rank, lead and cost of each method: {path}")
-    out = write_scoreboard(scale, RESULTS)
-    print(f"questions and every claim: {out}/index.html, and as tables in {out}/README.md")
+    out = write_pages(RESULTS, scale)
+    print(verdicts(every_row(scale, RESULTS), [out]))
+    print(f"questions and every claim: {out}/README.md, and in one file {out}/index.html")
 
 
 @app.command()

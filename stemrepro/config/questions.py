@@ -1,6 +1,5 @@
 """What readers ask, and which claims answer it: recipes/questions.yaml, held against the catalog."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -29,14 +28,16 @@ class Question(Strict):
     panel: Panel = Field(description="picture: recipe/letter of the panel")
 
     @model_validator(mode="after")
-    def _decided(self) -> Self:
+    def _fits(self) -> Self:
         if not (self.supports or self.opposes):
             raise ValueError("a question needs claims under supports or opposes, which decide its answer")
+        if self.number is not None and self.number not in self.claims():
+            raise ValueError(f"number '{self.number}' is none of its claims ({', '.join(self.claims())})")
         return self
 
-    def claims(self) -> Iterator[str]:
-        """Yield all its claims."""
-        yield from (*self.supports, *self.opposes, *self.also)
+    def claims(self) -> tuple[str, ...]:
+        """Return all its claims."""
+        return (*self.supports, *self.opposes, *self.also)
 
 
 def read_questions(catalog: Catalog, folder: Path = RECIPES) -> dict[str, Question]:
@@ -49,21 +50,14 @@ def read_questions(catalog: Catalog, folder: Path = RECIPES) -> dict[str, Questi
     questions = {checked_name(key, file): parse(Question, value, file, key) for key, value in read_yaml(file).items()}
     owner: dict[str, str] = {}
     for key, question in questions.items():
-        for name in question.claims():
+        for name in (*question.claims(), question.panel):
             recipe, _, claim = name.partition("/")
-            _known(recipe, catalog, f"{file}: {key}")
-            if claim not in (claims := catalog.recipes[recipe].claims):
+            if recipe not in catalog.recipes:
+                raise UserError(f"{file}: {key}: {unknown('recipe', recipe, catalog.recipes, 'recipes/')}")
+            claims = catalog.recipes[recipe].claims
+            if name != question.panel and claim not in claims:
                 raise UserError(f"{file}: {key}: {unknown('claim', claim, claims, f'{folder}/{recipe}.yaml')}")
-            if name in owner:
+        for name in question.claims():
+            if owner.setdefault(name, key) != key or question.claims().count(name) > 1:
                 raise UserError(f"{file}: {key}: '{name}' stands under '{owner[name]}' too; name it once")
-            owner[name] = key
-        if question.number is not None and owner.get(question.number) != key:
-            choices = ", ".join(question.claims())
-            raise UserError(f"{file}: {key}: number '{question.number}' is none of its claims ({choices})")
-        _known(question.panel.partition("/")[0], catalog, f"{file}: {key}: panel")
     return questions
-
-
-def _known(recipe: str, catalog: Catalog, where: str) -> None:
-    if recipe not in catalog.recipes:
-        raise UserError(f"{where}: {unknown('recipe', recipe, catalog.recipes, 'recipes/')}")

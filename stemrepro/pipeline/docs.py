@@ -41,7 +41,7 @@ from stemrepro.measures.costs import dense_and_stem
 from stemrepro.model.cost import parameter_counts, row_bytes
 from stemrepro.pipeline.plan import make_plan
 from stemrepro.report.estimates import PANEL as ESTIMATES
-from stemrepro.report.scoreboard import every_row
+from stemrepro.report.pages import every_row
 from stemrepro.report.verdicts import read_verdicts, sizes, tally_table
 
 SOURCES = Path("docs/src")

@@ -17,6 +17,7 @@ from stemrepro.pipeline.runs import asked_runs, train
 from stemrepro.pipeline.score import evaluate
 from stemrepro.pipeline.steps import Step
 from stemrepro.pipeline.text import counts, text_steps
+from stemrepro.report.page_parts import folder_of, scales_of
 
 RECORDS = ("arms", "variants", "paper", "shapes")
 """Files of recipes/ that every figure follows from."""
@@ -73,25 +74,25 @@ def write_metrics(catalog: Catalog, scale: str) -> None:
         metrics.write_metrics(catalog, scale, SCORES)
 
 
-def write_page(scale: str) -> None:
-    """Write the page of a scale: questions, every claim, and tables of ranks."""
-    from stemrepro.report.leaderboard import write_leaderboards
-    from stemrepro.report.scoreboard import write_scoreboard
-
-    write_leaderboards(scale, RESULTS)
-    write_scoreboard(scale, RESULTS)
-
-
-def page(catalog: Catalog, scale: str) -> Step:
-    """Return the step that writes the page of a scale, once all its figures are drawn."""
-    out = Path(catalog.scale(scale).scoreboard)
-    shown = [other for other, each in catalog.scales.items() if each.scoreboard == out.as_posix()]
+def page(scale: str) -> Step:
+    """Return the step that writes the page of a scale: questions, every claim, and tables of ranks."""
+    out = folder_of(scale, RESULTS)
     read = [
-        path for other in shown for file in ("verdicts.json", "*.svg") for path in RESULTS.glob(f"{other}/*/{file}")
+        path
+        for at in scales_of(scale)
+        for file in ("verdicts.json", "*.svg")
+        for path in RESULTS.glob(f"{at}/*/{file}")
     ]
     about = _hashes([*sorted(read), RECIPES / "questions.yaml"])
-    files = (out / "README.md", out / "index.html")
-    return Step("page", DATA / scale, files, about, ("stemrepro.report.scoreboard",), (), lambda: write_page(scale))
+
+    def make() -> None:
+        from stemrepro.report.pages import write_pages
+
+        write_pages(RESULTS, scale)
+
+    return Step(
+        "page", DATA / scale, (out / "README.md", out / "index.html"), about, ("stemrepro.report.pages",), (), make
+    )
 
 
 def reproduce(
@@ -127,5 +128,5 @@ def reproduce(
     if anew:
         write_metrics(catalog, scale)
     if not recipes:
-        tell(f"page: {'written' if page(catalog, scale).do() else 'nothing to do'}")
+        tell(f"page: {'written' if page(scale).do() else 'nothing to do'}")
     return anew

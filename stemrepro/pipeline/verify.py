@@ -19,7 +19,7 @@ from rich.console import Console
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_json
-from stemrepro.common.paths import DATA, RUNS, SCORES
+from stemrepro.common.paths import DATA, PARAMS, RUNS, SCORES
 from stemrepro.common.provenance import provenance
 from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.address import Address
@@ -27,14 +27,18 @@ from stemrepro.config.recipe import Recipe
 from stemrepro.config.scores import PartName
 from stemrepro.measures.base import measure_class
 from stemrepro.measures.catalog import load
-from stemrepro.pipeline.plan import Plan
-from stemrepro.report.scoreboard import claims_table
+from stemrepro.pipeline.planned import Params, read_params
+from stemrepro.report.pages import claims_table
 from stemrepro.report.verdicts import read_verdicts
 
 MOST = 0.5
 """Largest deviation of a number that still counts as the same, over half the width of the committed interval."""
-NUMBERS = ("ours", "ci_low", "ci_high", "ci99_low", "ci99_high", "item_se")
+NUMBERS = ("ours", "ci_low", "ci_high", "tuned", "official_init", "seed_se", "item_se")
 """Fields that may deviate; all others must be equal."""
+MOST_P = 0.1
+"""Largest difference of p where the claim's numbers differ too, and of adjusted p."""
+OF_THE_PAGE = ("adjusted_p", "adjusted_other_p")
+"""Fields that follow from all claims of the page."""
 TRAINED, SCORED, DRAWN, COMPUTED, UNTOUCHED = "trained", "scored", "redrawn", "computed", "not made here"
 MADE = (TRAINED, SCORED)
 """Ways of making a claim that reproduce runs; arithmetic doesn't."""
@@ -109,8 +113,8 @@ def alike(new: object, old: object) -> bool:
 def by_seed_alike(now: dict, before: dict, still: bool) -> bool:
     """Tell whether a claim's differences are the committed ones.
 
-    Where its numbers moved, there must be as many differences, and their mean must be its number: the difference of one
-    seed may move by more.
+    Where its numbers moved, there must be as many differences, and their mean must be its number, unless that is formed
+    on logits: the difference of one seed may move by more.
 
     Args:
         now: the claim's row here.
@@ -124,7 +128,7 @@ def by_seed_alike(now: dict, before: dict, still: bool) -> bool:
         return all(map(alike, new, old))
     if None in new or not _is_number(now.get("ours")):
         return False
-    return alike(sum(new) / len(new), now["ours"])
+    return "logits" in (now.get("method") or "") or alike(sum(new) / len(new), now["ours"])
 
 
 def _words(text: object) -> str:
@@ -139,6 +143,7 @@ def compare(new: dict[str, dict], old: dict[str, dict]) -> tuple[dict[str, str],
         What differs, in words by claim; the largest deviation; and the claim that has it.
     """
     still = {name: all(new.get(name, {}).get(f) == row.get(f) for f in NUMBERS) for name, row in old.items()}
+    # Adjusted p, moderated variances and so the numbers of a reason follow from all claims of the page.
     changes, largest, where = {}, 0.0, ""
     for name, before in old.items():
         if name not in new:
@@ -152,6 +157,8 @@ def compare(new: dict[str, dict], old: dict[str, dict]) -> tuple[dict[str, str],
                 same = by_seed_alike(now, before, still[name])
             if field in ("reason", "method"):
                 same = _words(pair[0]) == _words(pair[1])
+            if field in OF_THE_PAGE or (field in ("p", "other_p") and not still[name]):
+                same = same or (all(map(_is_number, pair)) and abs(pair[0] - pair[1]) <= MOST_P)
             if not same and field not in NUMBERS:
                 fields.append(f"{field} {pair[0]!r} -> {pair[1]!r}")
         moved = deviation(now, before)
@@ -195,16 +202,16 @@ def differences(here: dict, other: dict) -> list[str]:
 class Made:
     """How scores and claims of a scale were made in this working tree."""
 
-    def __init__(self, params: Plan | None, scale: str, results: Path) -> None:
+    def __init__(self, params: Params | None, scale: str, results: Path) -> None:
         self.params, self.scale, self.results, self.catalog = params, scale, results, load()
-        self.planned = params.runs if params else {}
+        self.planned = params.planned(scale) if params and scale in params.run else {}
 
     def scores(self, address: Address, part: PartName) -> str:
         """Return how the scores of an address were made: TRAINED, SCORED or UNTOUCHED.
 
         Trained ones follow from runs in this working tree; scored ones were written here; others came with the clone.
         """
-        from stemrepro.pipeline.runs import runs_of
+        from stemrepro.pipeline.planned import runs_of
         from stemrepro.pipeline.score import arguments, score_key
 
         out, arm = SCORES / self.scale / part / address.path, self.planned.get(address)
@@ -293,7 +300,7 @@ def verify(scale: str, results: Path, console: Console) -> int:
     present = {path.parent.name for path in folder.glob("*/verdicts.json")}
     if not present:
         raise UserError(f"{folder} has no verdicts; run 'make reproduce SCALE={scale}' first")
-    reference, params = committed_recipes(folder), None
+    reference, params = committed_recipes(folder), read_params() if PARAMS.exists() else None
     here, how, others = Made(params, scale, results), Counter(), {}
     total, kept, changed = 0, 0, False
     for name in sorted(present | reference):

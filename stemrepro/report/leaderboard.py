@@ -7,7 +7,7 @@ import pandas as pd
 from stemrepro.common.files import atomic_write, damaged
 from stemrepro.config.catalog import Catalog
 from stemrepro.measures.catalog import load
-from stemrepro.report.page_parts import LEADERBOARD, cell, shown
+from stemrepro.report.page_parts import LEADERBOARD, cell, folder_of, shown
 
 COLUMNS = {
     "rank": "rank", "best rank": "best_rank", "worst rank": "worst_rank", "ahead of the next": "ahead",
@@ -89,7 +89,7 @@ def read_table(folder: Path, catalog: Catalog) -> pd.DataFrame:
         raise damaged(folder / "data.csv", error) from error
 
 
-def write_leaderboards(scale: str, results: Path) -> list[Path]:
+def write_leaderboards(scale: str | None, results: Path) -> list[Path]:
     """Write the tables of the leaderboards among a page's recipes, as far as their data are there.
 
     Returns:
@@ -103,7 +103,7 @@ def write_leaderboards(scale: str, results: Path) -> list[Path]:
         folder = results / at / name
         if catalog.recipes[name].measure != LEADERBOARD or not (folder / "data.csv").exists():
             continue
-        table, out = read_table(folder, catalog), results / Path(catalog.scale(at).scoreboard).relative_to("results")
+        table, out = read_table(folder, catalog), folder_of(scale, results)
         atomic_write(out / f"{name}.csv", table.to_csv(index=False, float_format="%.6g"))
         about = {"title": catalog.recipes[name].title, "name": name, "folder": folder.relative_to(out).as_posix()}
         atomic_write(out / f"{name}.md", leaderboard_page(table, **about))

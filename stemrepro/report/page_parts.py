@@ -1,7 +1,5 @@
-"""Which recipes stand on the page of a scale, and pictures as a page shows them."""
+"""Which recipes stand on the page of a scale, and where their files are."""
 
-import os
-import re
 from pathlib import Path
 
 from stemrepro.measures.catalog import load
@@ -13,35 +11,40 @@ LEADERBOARD = "leaderboard"
 """Measure of recipes whose methods are ranked in a table next to the page."""
 
 
-def shown(scale: str, results: Path) -> list[tuple[str, str]]:
-    """Return the recipes of a scale's page, each with the scale at which it was run.
-
-    These are the recipes of the scale itself, and those of scales that share the page and have verdicts.
+def scales_of(scale: str | None) -> tuple[str, ...]:
+    """Return the scales that share a page, its own first; of all whose results are published for None.
 
     Raises:
         UserError: the scale is unknown.
     """
     catalog = load()
-    page = catalog.scale(scale).scoreboard
-    scales = [scale, *(name for name, other in catalog.scales.items() if other.scoreboard == page and name != scale)]
+    page = catalog.scale(scale).scoreboard if scale else "results"
+    scales = [name for name, other in catalog.scales.items() if other.scoreboard == page]
+    return tuple(sorted(scales, key=lambda name: (name != scale, catalog.scales[name].named_only)))
+
+
+def shown(scale: str | None, results: Path, file: str = VERDICTS) -> list[tuple[str, str]]:
+    """Return the recipes of a page, each with the scale at which it was run.
+
+    These are the recipes of the page's own scale, and those of scales that share the page and have the file.
+
+    Raises:
+        UserError: the scale is unknown.
+    """
+    catalog, scales = load(), scales_of(scale)
     return [
         (name, at)
         for name in catalog.recipes
         for at in scales
-        if name in catalog.at(at).recipes and (at == scale or (results / at / name / VERDICTS).exists())
+        if name in catalog.at(at).recipes and (at == scales[0] or (results / at / name / file).exists())
     ]
+
+
+def folder_of(scale: str | None, results: Path) -> Path:
+    """Return the folder of a scale's page."""
+    return results / Path(load().scale(scales_of(scale)[0]).scoreboard).relative_to("results")
 
 
 def cell(text: str) -> str:
     """Escape a text for a cell of a Markdown table."""
     return text.replace("|", "\\|").replace("<", "&lt;")
-
-
-def image(path: Path, out: Path) -> dict:
-    """Return where an SVG is from the page's folder, with its size in points."""
-    size = re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', path.read_text(encoding="utf-8"))
-    return {
-        "path": os.path.relpath(path, out),
-        "width": round(float(size[1])),
-        "height": round(float(size[2])),
-    }

@@ -1,166 +1,132 @@
-"""The questions of a page, answered by its claims: a word, a number, a picture, and every claim on one axis."""
+"""What the pages show of a question: a word, a number, and its claims with their intervals on one axis."""
 
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
-from markupsafe import Markup
+from matplotlib.ticker import MaxNLocator
 
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.questions import Question
-from stemrepro.config.recipe import ORIGINS, Claim
-from stemrepro.report.drawing import bar, common_axis, in_multiples, scale_line, squares
 from stemrepro.report.estimates import Printed, printed_numbers
-from stemrepro.report.page_parts import image
 from stemrepro.report.verdicts import TALLIED
 from stemrepro.report.words import ours
 from stemrepro.verdicts.answer import ANSWERS, answer, says
-from stemrepro.verdicts.rule import NOT_ATTEMPTED, NOT_TESTED, VERDICTS
+from stemrepro.verdicts.rule import NOT_ATTEMPTED, NOT_TESTED
 
-GROUP = "deviating:"
+COUNTS_DEVIATIONS = "deviating:"
 """Metric of claims that count the printed numbers of a group that do not come out (stemrepro/measures/audit.py)."""
+TICKS = MaxNLocator(nbins=3, steps=[1, 2, 5, 10])
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A claim under a question.
+def place_bars(rows: list[dict]) -> dict:
+    """Place the intervals of rows on one axis, as percent of its length.
 
-    Attributes:
-        name: recipe/claim.
-        claim: of the catalog.
-        row: of verdicts.json, or None where the page has none.
-        says: yes, no, can't tell or not tested; None where it decides nothing.
-        numbers: printed numbers that a claim of the paper's arithmetic counts.
+    The axis is in the unit of the rows or, where they have several, in multiples of the smallest effect that counts.
+
+    Returns:
+        unit; ticks: pairs of a place and its number; zero: its place; bars: {id of the row: places of low, mean and
+        high, of both ends of what counts as no effect (least, most), of the paper's number if it has the same unit
+        (paper, else None) and of single seeds}.
     """
+    rows = [row for row in rows if row["ci_low"] is not None]
+    units = {row["unit"] for row in rows}
+    bars = {}
+    for row in rows:
+        size = row["smallest_effect"] if len(units) > 1 else 1
+        same = row["paper"] and row["paper"]["unit"] == row["unit"] and row["kind"] != "equivalent"
+        bars[row["id"]] = {
+            "low": row["ci_low"] / size, "mean": row["ours"] / size, "high": row["ci_high"] / size,
+            "least": -row["smallest_effect"] / size, "most": row["smallest_effect"] / size,
+            "paper": row["paper"]["value"] / size if same else None,
+            "seeds": [value / size for value in row.get("differences") or () if value is not None],
+        }  # fmt: skip
+    numbers = [value for bar in bars.values() for part in bar.values() for value in _list(part)]
+    left, right = min(numbers, default=-1.0), max(numbers, default=1.0)
+    margin = 0.04 * (right - left)
+    left, right = left - margin, right + margin
 
-    name: str
-    claim: Claim
-    row: dict | None
-    says: str | None
-    numbers: list[Printed]
+    def place(part: float | list[float] | None) -> float | list[float] | None:
+        places = [round(100 * (value - left) / (right - left), 1) for value in _list(part)]
+        return places if isinstance(part, list) else next(iter(places), None)
 
-    @property
-    def shown(self) -> bool:
-        """Whether something was run, or computed."""
-        return self.row is not None and self.row["untested"] != NOT_ATTEMPTED
-
-    @property
-    def anchor(self) -> str:
-        """Where the claim stands on the page."""
-        recipe, _, claim = self.name.partition("/")
-        return f"{recipe}-{self.row['scale']}-{claim}" if self.row else ""
-
-
-def asked(question: Question, rows: dict[str, dict], catalog: Catalog, results: Path) -> list[Asked]:
-    """Return the claims of a question, those of the paper first.
-
-    Args:
-        question: whose claims.
-        rows: of the page's verdicts.json, by recipe/claim.
-        catalog: with every recipe.
-        results: folder of all results.
-    """
-    claims = []
-    for name in question.claims():
-        recipe, _, key = name.partition("/")
-        claim, row = catalog.recipes[recipe].claims[key], rows.get(name)
-        word = None if name in question.also else says(row["verdict"] if row else NOT_TESTED, name in question.opposes)
-        numbers = []
-        if row and claim.origin == "arithmetic" and claim.metric.startswith(GROUP):
-            file = results / row["scale"] / recipe / "data.csv"
-            numbers = printed_numbers(catalog.recipes[recipe], file, claim.metric.removeprefix(GROUP))
-        claims.append(Asked(name, claim, row, word, numbers))
-    order = list(TALLIED)
-    return sorted(claims, key=lambda one: (order.index(one.claim.origin), one.says is None))
-
-
-def _split(claims: list[Asked]) -> str:
-    """Count what the deciding claims say, by whose they are: "the paper's results: 2 yes; our own questions: 1 no"."""
-    parts = []
-    for origin, whose in TALLIED.items():
-        counts = Counter(one.says for one in claims if one.says and one.claim.origin == origin)
-        said = ", ".join(f"{counts[word]} {word}" for word in ANSWERS if counts[word])
-        parts += [f"{whose}: {said}"] if said else []
-    return "; ".join(parts)
-
-
-def _said(row: dict) -> str:
-    """Write the number of a row; of a number that is computed, also what the sentence needs."""
-    needed = row["paper"]["value"] if row["paper"] else row["expected"]
-    return f"{ours(row)}, where the sentence needs {needed:g}" if row["kind"] == "exact" else ours(row)
-
-
-def _line(one: Asked, limits: tuple[float, float], multiples: bool) -> dict:
-    """Return what the page shows of a claim."""
-    row = one.row or {}
-    drawn = in_multiples(row) if multiples and row["ci_low"] is not None else row
     return {
-        "name": one.name,
-        "sentence": row["sentence"],
-        "origin": row["origin"],
-        "whose": ORIGINS[row["origin"]],
-        "ours": _said(row),
-        "verdict": row["verdict"],
-        "untested": row["untested"],
-        "number": VERDICTS.index(row["verdict"]),
-        "says": one.says,
-        "anchor": one.anchor,
-        "picture": squares([number.same for number in one.numbers]) if one.numbers else bar(drawn, limits),
-        "numbers": one.numbers,
-        "off": [number for number in one.numbers if not number.same],
+        "unit": next(iter(units), "") if len(units) < 2 else "times the smallest effect that counts",
+        "ticks": [
+            (place(float(tick)), float(tick)) for tick in TICKS.tick_values(left, right) if left <= tick <= right
+        ],
+        "zero": place(0.0),
+        "bars": {key: {name: place(part) for name, part in bar.items()} for key, bar in bars.items()},
     }
 
 
-def answered(question: Question, rows: dict[str, dict], catalog: Catalog, results: Path, out: Path) -> dict:
+def _list(part: float | list[float] | None) -> list[float]:
+    return part if isinstance(part, list) else [] if part is None else [part]
+
+
+def _printed(row: dict, catalog: Catalog, results: Path) -> list[Printed]:
+    """Return the printed numbers that a claim about the paper's arithmetic counts."""
+    if row["origin"] != "arithmetic" or not row["metric"].startswith(COUNTS_DEVIATIONS):
+        return []
+    file = results / row["scale"] / row["recipe"] / "data.csv"
+    return printed_numbers(catalog.recipes[row["recipe"]], file, row["metric"].removeprefix(COUNTS_DEVIATIONS))
+
+
+def answered(question: Question, rows: dict[str, list[dict]], catalog: Catalog, results: Path) -> dict:
     """Return what a page shows of a question.
 
     Args:
         question: to answer.
-        rows: of the page's verdicts.json, by recipe/claim.
+        rows: of verdicts.json, by recipe/claim; of several scales the first answers the question.
         catalog: with every recipe.
         results: folder of all results.
-        out: folder of the page.
+
+    Returns:
+        asked, label: of the question.
+        word: the answer.
+        split: what the deciding claims say, by whose they are.
+        claims: the rows, those of the paper first, with what each says and the printed numbers that it counts.
+        axis: theirs, as `place_bars` returns it.
+        not_attempted: number of claims by the title of their recipe.
+        number, interval: the number next to the answer, as text.
+        lead, lead_axis: the row of that number, or None, and an axis for it alone.
     """
-    claims = asked(question, rows, catalog, results)
-    shown = [one for one in claims if one.shown]
-    limits, unit = common_axis([one.row for one in shown if one.row])
-    missing = Counter(catalog.recipes[one.name.partition("/")[0]].title for one in claims if not one.shown)
-    recipe, _, letter = question.panel.partition("/")
-    scale = next((row["scale"] for name, row in rows.items() if name.startswith(f"{recipe}/")), "")
-    path = results / scale / recipe / "figure.svg"
+    claims, not_attempted, said = [], Counter(), {origin: Counter() for origin in TALLIED}
+    for name in question.claims():
+        recipe = catalog.recipes[name.partition("/")[0]]
+        first, *others = rows.get(name, [None])
+        if name not in question.also:
+            word = says(first["verdict"] if first else NOT_TESTED, name in question.opposes)
+            said[recipe.claims[name.partition("/")[2]].origin][word] += 1
+        else:
+            word = None
+        if first is None or first["untested"] == NOT_ATTEMPTED:
+            not_attempted[recipe.title] += 1
+            continue
+        claims.append(first | {"says": word, "printed": _printed(first, catalog, results)})
+        claims += [other | {"says": None, "printed": []} for other in others]
+    claims.sort(key=lambda row: (list(TALLIED).index(row["origin"]), row["says"] is None))
+    split = {
+        TALLIED[origin]: ", ".join(f"{counts[word]} {word}" for word in ANSWERS if counts[word])
+        for origin, counts in said.items()
+        if counts
+    }
     return {
         "asked": question.asked,
-        "word": answer(one.says for one in claims if one.says),
-        "split": _split(claims),
         "label": question.label,
+        "word": answer(word for counts in said.values() for word in counts),
+        "split": "; ".join(f"{whose}: {words}" for whose, words in split.items()),
+        "claims": claims,
+        "not_attempted": not_attempted,
+        "axis": place_bars(claims),
         **_number(question, claims),
-        "lines": [_line(one, limits, unit is None) for one in shown],
-        "scale_line": scale_line(limits, unit or "times what counts") if any(_has_bar(one) for one in shown) else "",
-        "unit": unit,
-        "missing": dict(missing),
-        "image": image(path, out) if path.exists() else None,
-        "figure": {"recipe": recipe, "scale": scale, "letter": letter, "title": catalog.recipes[recipe].title},
     }
 
 
-def _has_bar(one: Asked) -> bool:
-    return one.row is not None and one.row["ci_low"] is not None
-
-
-def _number(question: Question, claims: list[Asked]) -> dict:
-    """Return the number of a question as text, with its interval and picture apart; "-" where there is none."""
-    if question.number is None:
-        numbers = [number for one in claims if one.says for number in one.numbers]
-        same = [number.same for number in numbers]
-        return {"value": f"{sum(same)} of {len(same)}" if same else "-", "interval": "", "picture": squares(same)}
-    row = rows[0] if (rows := [one.row for one in claims if one.name == question.number]) else None
-    if row is None or row["ours"] is None:
-        return {"value": "-", "interval": "", "picture": Markup("")}
-    value, _, rest = ours(row).partition(" (")
-    return {
-        "value": value,
-        "interval": f"({rest}" if rest else "",
-        "picture": bar(row, common_axis([row])[0]),
-        "colour": VERDICTS.index(row["verdict"]),
-        "origin": row["origin"],
-    }
+def _number(question: Question, claims: list[dict]) -> dict:
+    """Return the number that stands next to the answer: text and interval, and its claim; "-" where there is none."""
+    lead = next((row for row in claims if row["name"] == question.number), None)
+    if lead and lead["ours"] is not None:
+        value, bracket, rest = ours(lead).partition(" (")
+        return {"number": value, "interval": bracket.strip() + rest, "lead": lead, "lead_axis": place_bars([lead])}
+    same = [number.same for row in claims if row["says"] for number in row["printed"]]
+    return {"number": f"{sum(same)} of {len(same)}" if same else "-", "interval": "", "lead": None}

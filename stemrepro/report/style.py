@@ -118,17 +118,6 @@ def doubling(axes: Axes, *names: str) -> None:
         getattr(axes, f"{name}axis").set_major_formatter(_power)
 
 
-def label_outer(axes: Axes) -> None:
-    """Hide labels that a panel shares with the one below or to the left."""
-    place = axes.get_subplotspec()
-    if not place.is_last_row():
-        axes.xaxis.label.set_visible(False)
-        axes.tick_params(labelbottom=False)
-    if not place.is_first_col():
-        axes.yaxis.label.set_visible(False)
-        axes.tick_params(labelleft=False)
-
-
 def one_legend(figure: Figure, axes: list[Axes], columns: int) -> Legend:
     """Draw one legend above the panels, of everything that any of them labels."""
     entries = {}
@@ -178,32 +167,3 @@ def render(figure: Figure, kind: str) -> bytes:
     }
     figure.savefig(buffer, format=kind, metadata=metadata[kind])
     return buffer.getvalue()
-
-
-__all__ = [
-    "ARM_COLOUR",
-    "ARM_DASHES",
-    "ARM_LABEL",
-    "ARM_MARKER",
-    "BETTER",
-    "DASHES",
-    "FAINT",
-    "GAIN",
-    "LESS",
-    "PLAIN",
-    "SMALL",
-    "SMALLEST",
-    "SOURCE_COLOUR",
-    "SOURCE_DASHES",
-    "doubling",
-    "error_bars",
-    "footer",
-    "label_outer",
-    "look",
-    "one_legend",
-    "plt",
-    "render",
-    "settle",
-    "sheet",
-    "use_style",
-]

@@ -1,10 +1,8 @@
-"""The row of a claim in words: its numbers, where they come from, and the evidence."""
+"""The row of a claim in words: its numbers, where they come from, and how many seeds they have."""
 
 import math
-import re
 
 from stemrepro.report.evidence import METHOD
-from stemrepro.report.ladder import Ladder, agreement, rungs_of
 
 SURE = {"read": "", "inferred": "computed: ", "secondary": "second-hand: ", "figure": "read off an image: "}
 
@@ -70,27 +68,3 @@ def evidence(row: dict) -> str:
     if row["item_se"]:
         words.append(f"error between items {row['item_se']:.2g}, apart from the interval")
     return ", ".join(words)
-
-
-def at_long_end(row: dict, ladder: Ladder) -> str:
-    """Describe the same comparison at the ladder's last rung; empty where there is none."""
-    rungs = rungs_of(row, ladder)
-    if not rungs:
-        return ""
-    end = rungs[-1]
-    effect = f"{number(end.mean)} ({number(end.low)} to {number(end.high)})"
-    return f"after {end.tokens_a_parameter:.0f} tokens per parameter (ladder) {effect}: {agreement(row, end)}"
-
-
-def paper_items(text: str) -> list[str]:
-    """Return the tables and figures of the paper that a text names, one by one.
-
-    "Tables 4 to 6" are "table 4", "table 5" and "table 6".
-    """
-    text = re.sub(r"(\d+) to (\d+)", lambda ends: ", ".join(map(str, range(int(ends[1]), int(ends[2]) + 1))), text)
-    matches = re.finditer(r"\b(Tab|Fig)[a-z]*\.?\s+(\d+\w?(?:(?:,\s*|\s+and\s+)\d+\w?)*)", text)
-    kinds = {"Tab": "table", "Fig": "fig"}
-    items = []
-    for kind, numbers in (match.groups() for match in matches):
-        items += [f"{kinds[kind]} {n}" for n in re.findall(r"\d+\w?", numbers)]
-    return list(dict.fromkeys(items))

@@ -51,13 +51,13 @@ def test_pictures_are_panels_that_are_drawn(catalog):
         ({"also": ["rivals/over-bigram-table"]}, "'rivals/over-bigram-table' stands under 'other-memories' too"),
         ({"number": "rivals/over-bigram-table"}, "number 'rivals/over-bigram-table' is none of its claims"),
         ({"panel": "rivals"}, r"lower-loss\.panel: .*'rivals'"),
-        ({"panel": "rival/a"}, "panel: recipe 'rival' is unknown"),
+        ({"panel": "rival/a"}, "recipe 'rival' is unknown"),
         ({"supports": []}, "lower-loss: .*supports or opposes"),
         ({"answer": "yes"}, r"unknown key 'lower-loss\.answer'"),  # it is computed
     ],
 )
 def test_mistakes_are_named_with_the_file_and_the_choices(catalog, tmp_path, change, words):
-    changed = QUESTIONS["lower-loss"] | change
+    changed = QUESTIONS["lower-loss"] | {"number": None} | change
     kept = {key: one for key, one in QUESTIONS.items() if key == "other-memories"}
     (tmp_path / FILE).write_text(yaml.safe_dump(kept | {"lower-loss": changed}, sort_keys=False))
     with pytest.raises(UserError, match=words) as error:

@@ -12,7 +12,7 @@ from rich.console import Console
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_json, write_json
 from stemrepro.pipeline.verify import compare, deviation, differences, first_change, verify
-from stemrepro.report.scoreboard import claims_table
+from stemrepro.report.pages import claims_table
 from tests.conftest import ROOT
 
 HERE = {"machine": "CPU A, Linux", "versions": {"torch": "2.13.0", "dvc": "3.67.1"}}

@@ -1,15 +1,12 @@
 """Questions and their answers, from made-up verdicts."""
 
-import re
-
 import pandas as pd
 import pytest
 
 from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.questions import Question, read_questions
-from stemrepro.report.drawing import bar, common_axis, in_multiples, squares
 from stemrepro.report.estimates import printed_numbers
-from stemrepro.report.questions import answered
+from stemrepro.report.questions import answered, place_bars
 from stemrepro.verdicts.answer import NO, PARTLY, YES
 from tests.conftest import ROOT
 from tests.report.made_up import row
@@ -20,7 +17,12 @@ FLOPS, LATENCY, TABLE = (f"rivals/{name}" for name in ("equal-flops", "equal-lat
 
 def view(rows: dict[str, dict], catalog, results=ROOT / "results", **fields: object) -> dict:
     question = Question(asked="Is it?", label="what it is", panel="rivals/a", **fields)
-    return answered(question, rows, catalog, results, results)
+    return answered(question, {name: [named(name, one)] for name, one in rows.items()}, catalog, results)
+
+
+def named(name: str, one: dict) -> dict:
+    """A row as pages have it."""
+    return one | {"name": name, "recipe": name.partition("/")[0], "id": f"laptop/{name}"}
 
 
 def made(**verdicts: str) -> dict[str, dict]:
@@ -44,9 +46,9 @@ def test_each_of_our_words_hangs_on_its_verdicts(catalog, key):
     """With every verdict as its question would have it the word is yes; reversed it is no."""
     question = read_questions(catalog, ROOT / "recipes")[key]
     for good, bad, word in (("supported", "contradicted", YES), ("contradicted", "supported", NO)):
-        rows = {name: row(name.partition("/")[2], good) for name in question.supports}
-        rows |= {name: row(name.partition("/")[2], bad) for name in question.opposes}
-        assert answered(question, rows, catalog, ROOT / "results", ROOT / "results")["word"] == word
+        rows = {name: [named(name, row("a", good))] for name in question.supports}
+        rows |= {name: [named(name, row("a", bad))] for name in question.opposes}
+        assert answered(question, rows, catalog, ROOT / "results")["word"] == word
 
 
 def test_the_papers_claims_come_first_and_those_not_attempted_are_folded(catalog):
@@ -54,42 +56,29 @@ def test_the_papers_claims_come_first_and_those_not_attempted_are_folded(catalog
     rows[FLOPS]["origin"] = "control"
     rows[LATENCY] = row("equal-latency", "not tested", untested="not attempted")
     told = view(rows, catalog, supports=[FLOPS, LATENCY, "retrofit/gain-full", LADDER])
-    assert [line["name"] for line in told["lines"]] == [LADDER, FLOPS]
-    assert told["missing"] == {catalog.recipes["rivals"].title: 1, catalog.recipes["retrofit"].title: 1}
+    assert [one["name"] for one in told["claims"]] == [LADDER, FLOPS]
+    assert told["not_attempted"] == {catalog.recipes["rivals"].title: 1, catalog.recipes["retrofit"].title: 1}
     assert told["split"] == "the paper's results: 1 yes; our own questions: 1 yes, 2 not tested"
 
 
-def test_claims_share_an_axis_in_their_unit_or_in_what_counts(catalog):
-    """Places on the axis are linear, so that a line with twice the effect of another lies twice as far from 0."""
-
-    def places(rows):
-        told = view(rows, catalog, supports=list(rows))
-        found = [re.search(r'class=a d="M(\d+).*class=o d="M(\d+) ', str(line["picture"])) for line in told["lines"]]
-        return told["unit"], [int(match[2]) - int(match[1]) for match in found]
-
-    rows = made(equal_flops="supported", equal_latency="supported")
-    rows[LATENCY] |= {"ours": 0.2, "ci_high": 0.25}
-    unit, (one, two) = places(rows)
-    assert unit == "nats/token"
-    assert two == pytest.approx(2 * one, abs=2)
-    rows[LATENCY] |= {"unit": "points", "ours": 30, "ci_low": 20, "ci_high": 40, "smallest_effect": 10, "paper": None}
-    unit, (one, two) = places(rows)  # 0.1 of 0.02 is 5 times what counts, 30 of 10 is 3 times
-    assert unit is None
-    assert two == pytest.approx(3 / 5 * one, abs=2)
-
-
-def test_a_bar_has_its_interval_its_band_and_the_papers_number():
-    """On the axis from -1 to 1, 224 pixels long and 8 from the left."""
-    made_up = row("a", "supported", ours=0.5, ci_low=0.25, ci_high=0.75, smallest_effect=0.125)
-    picture = bar(made_up | {"paper": made_up["paper"] | {"value": -0.5}}, (-1, 1))
-    at = {value: 8 + 112 * (1 + value) for value in (-0.5, -0.125, 0, 0.125, 0.25, 0.5, 0.75)}
-    assert f'class=b d="M{at[0.25]:.0f} 9H{at[0.75]:.0f}"' in picture
-    assert f'class=o d="M{at[0.5]:.0f} 9h0"' in picture
-    assert f'class=n d="M{at[-0.125]:.0f} 0H{at[0.125]:.0f}V' in picture
-    assert f'class=paper d="M{at[-0.5]:.0f} 3l' in picture
-    assert bar(row("a", "supported", ci_low=None), (-1, 1)) == ""
-    assert common_axis([]) == ((-1.0, 1.0), "")
-    assert in_multiples(made_up)["ours"] == 4
+def test_claims_share_an_axis_in_their_unit_or_in_what_counts():
+    """Places are linear, so that an effect twice as large lies twice as far from 0."""
+    one, two = row("a", "supported", id="a"), row("b", "supported", id="b", ours=0.2, ci_high=0.25)
+    axis = place_bars([one, two, row("c", "supported", id="c", ci_low=None)])
+    far = {key: bar["mean"] - axis["zero"] for key, bar in axis["bars"].items()}
+    assert (axis["unit"], set(far)) == ("nats/token", {"a", "b"})
+    assert far["b"] == pytest.approx(2 * far["a"], abs=0.2)
+    bar, length = axis["bars"]["a"], far["a"] / 0.1  # percent of a nat/token
+    places = [bar[name] - axis["zero"] for name in ("low", "high", "least", "most", "paper")]
+    assert places == pytest.approx([length * value for value in (0.05, 0.15, -0.02, 0.02, 0.05)], abs=0.2)
+    assert 0 < min(bar["low"], bar["least"]) < max(place for place, _ in axis["ticks"]) < 100
+    other = {"unit": "points", "ours": 30, "ci_low": 20, "ci_high": 40, "smallest_effect": 10, "paper": None}
+    axis = place_bars([one, two | other | {"differences": [20, None, 40]}])
+    assert axis["unit"] == "times the smallest effect that counts"
+    far = {key: bar["mean"] - axis["zero"] for key, bar in axis["bars"].items()}
+    assert far["b"] == pytest.approx(3 / 5 * far["a"], abs=0.2)  # 0.1 of 0.02 is 5 times what counts, 30 of 10 is 3
+    assert [axis["bars"]["b"][name] for name in ("low", "high")] == axis["bars"]["b"]["seeds"]
+    assert (axis["bars"]["b"]["paper"], place_bars([])["bars"]) == (None, {})
 
 
 def test_printed_numbers_are_counted_and_those_off_are_told(catalog, tmp_path):
@@ -106,10 +95,9 @@ def test_printed_numbers_are_counted_and_those_off_are_told(catalog, tmp_path):
     numbers = printed_numbers(recipe, folder / "data.csv", "saved")
     assert [number.same for number in numbers] == [True, False, False, True, True]
     assert numbers[2].deviation == "+10%"
-    verdict = row("table-1", "contradicted", origin="arithmetic", kind="exact", ci_low=None, ci_high=None, arms=[])
+    asked = {"origin": "arithmetic", "kind": "exact", "metric": recipe.claims["table-1"].metric}
+    verdict = row("table-1", "contradicted", **asked, ci_low=None, ci_high=None, arms=[])
     told = view({"paper_audit/table-1": verdict}, catalog, tmp_path, supports=["paper_audit/table-1"])
-    assert (told["value"], told["word"]) == ("3 of 5", NO)
-    assert [number.label for number in told["lines"][0]["off"]] == [recipe.estimates[n].label for n in names[1:3]]
-    assert told["picture"].count("class=full") == 3
-    assert told["picture"].count("class=open") == 2
-    assert squares([]) == ""
+    assert (told["number"], told["interval"], told["word"]) == ("3 of 5", "", NO)
+    off = [number.label for number in told["claims"][0]["printed"] if not number.same]
+    assert off == [recipe.estimates[name].label for name in names[1:3]]
