@@ -18,7 +18,6 @@ from stemrepro.cli.making import data
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
 from stemrepro.common.yaml_records import parse
-from stemrepro.config.address import MAIN, Address
 from stemrepro.config.scores import PARTS
 from stemrepro.data.vocabularies import write_vocabularies
 from stemrepro.measures.base import measured
@@ -27,7 +26,6 @@ from stemrepro.measures.inputs import Inputs
 from stemrepro.pipeline import plan
 from stemrepro.pipeline.planned import runs_of
 from stemrepro.pipeline.score import pending, write_scores
-from stemrepro.pipeline.verify import SCORED, TRAINED, UNTOUCHED, Made
 from stemrepro.report.analyse import analyse, write_verdicts
 from stemrepro.report.evidence import Finding, evidence_rows
 from stemrepro.report.judging import judged
@@ -209,20 +207,3 @@ def test_scores_that_are_missing_or_garbled_are_one_sentence(project, file, reci
             judge(project, recipe)
     finally:
         path.write_bytes(kept)
-
-
-def test_verify_tells_what_was_trained_from_what_was_scored(project):
-    params = plan.read_params()
-    made, address = Made(params, "tiny", project / "results"), Address(MAIN, "dense")
-    assert made.scores(address, "losses") == TRAINED
-    weights = project / "runs/tiny/main/dense/seed0/weights.safetensors"
-    weights.rename(weights.with_name("kept"))
-    assert made.scores(address, "losses") == SCORED  # written here, from runs that were deleted
-    weights.with_name("kept").rename(weights)
-    about = project / "scores/tiny/losses/main/dense/provenance.json"
-    about.rename(about.with_name("kept"))
-    assert made.scores(address, "losses") == TRAINED
-    runs = (project / "runs/tiny/main").rename(project / "runs/tiny/elsewhere")
-    assert made.scores(address, "losses") == UNTOUCHED
-    runs.rename(project / "runs/tiny/main")
-    about.with_name("kept").rename(about)
