@@ -104,7 +104,7 @@ def test_data_follows_from_the_committed_scores_alone(repository):
     path.write_text(DATA.replace("0.25", "9"))
     assert "  rivals: data.csv, line 3: 0.25 -> 9" in report(1)
     path.unlink()
-    assert "  rivals: data.csv, line 1: panel -> None" in report(1)
+    assert "  rivals: no data.csv" in report(1)
     write_json("scores/laptop/losses/main/dense/summary.json", {"key": "other"})
     assert "data.csv" not in report(3)
 
