@@ -28,7 +28,7 @@ from typing import NamedTuple
 import torch
 from safetensors.torch import load_file
 
-from benchmarks.gpu_job import record
+from benchmarks.gpu_job import failed, record
 from benchmarks.runs import as_a_worker, run_at
 from stemrepro.common.paths import DATA
 from stemrepro.config.arm import Arm, shaped
@@ -52,11 +52,6 @@ SMALL = 1e-4
 """Of the norm of all gradients: smaller ones of a parameter are compared with this share, as they are rounding."""
 ROUNDING, HALF = 1e-4, 0.05
 """How far losses of runs may lie apart, in nats: in float32, and where products are in 16 bits."""
-
-
-def failed(error: Exception) -> dict:
-    """Return what a row says in place of numbers; the others are compared all the same."""
-    return {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
 
 
 def classes(catalog: Catalog) -> dict[str, Arm]:

@@ -57,6 +57,11 @@ def record(row: dict, out: str | None) -> None:
             rows.write(line + "\n")
 
 
+def failed(error: Exception) -> dict:
+    """Return what a row says in place of numbers; what is measured next is measured all the same."""
+    return {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
+
+
 @dataclass(frozen=True)
 class Section:
     """A command with a deadline.

@@ -8,7 +8,6 @@ of the kills come at a random moment, half while a checkpoint is being written. 
 """
 
 import argparse
-import json
 import multiprocessing
 import os
 import random
@@ -21,6 +20,8 @@ from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+
+import pandas as pd
 
 from benchmarks.runs import run_at
 from stemrepro.common.progress import track
@@ -184,18 +185,10 @@ def main() -> None:
         rows.append(kill)
     finish(run)
     same.append(compare())
-    about = provenance()
-    summary = {
-        "kills": len(rows),
-        "while_saving": sum(row["aimed"] == "while saving" for row in rows),
-        "save_every": scale.training.save_every,
-        "most_lost": max(row["lost"] for row in rows),
-        "unreadable": sum(row["unreadable"] for row in rows),
-        "left_without_hash": sum(row["without_hash"] for row in rows),
-        "runs_that_came_to_their_end": len(same),
-        "of_these_bit_equal": sum(same),
-    }
-    print(json.dumps(summary | {"commit": about["commit"], "machine": about["machine"]}, indent=1))
+    table, about = pd.DataFrame(rows), provenance()
+    print(table.groupby("aimed").agg({"lost": ["count", "max"], "unreadable": "sum", "without_hash": "sum"}))
+    print(f"{sum(same)} of {len(same)} runs that came to their end have the bytes of one that nothing happened to; "
+          f"saved every {scale.training.save_every} steps; {about['commit']}, {about['machine']}")  # fmt: skip
 
 
 if __name__ == "__main__":
