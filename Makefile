@@ -12,7 +12,8 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
-PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
+LOCKED := $(PIP) --no-deps --require-hashes
 
 .PHONY: reproduce repository test figures ui bundle lint
 
@@ -71,12 +72,16 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("stemrepro needs Python 3.11 or newer; set PYTHON=") if sys.version_info < (3, 11) else 0'
 	@$(PYTHON) -m venv .venv
 
-$(BIN)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+# Every file is one of locks/. A build of torch that pip's find-links has is taken first; that of the index may want CUDA.
+$(BIN)/.installed: pyproject.toml $(wildcard locks/*.txt) | $(BIN)/python
 	@echo "Installing into .venv (some minutes the first time)"
-	@$(PIP) -e .
+	@$(LOCKED) -q --no-index -r locks/torch.txt 2>/dev/null || $(LOCKED) -r locks/torch.txt
+	@! grep -qs '^Requires-Dist: nvidia' .venv/lib/python3*/site-packages/torch-*.dist-info/METADATA || $(LOCKED) -r locks/cuda.txt
+	@$(LOCKED) -r locks/default.txt
+	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(BIN)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Installing into .venv with the test extra (some minutes the first time)"
-	@$(PIP) -e '.[dev]'
-	@touch $@ $(BIN)/.installed
+$(BIN)/.installed-dev: $(BIN)/.installed constraints.txt
+	@echo "Installing what tests and checks need"
+	@$(PIP) -c constraints.txt -e '.[dev]'
+	@touch $@

@@ -9,7 +9,6 @@ libraries' models.
 """
 
 import argparse
-import random
 from pathlib import Path
 
 import numpy as np
@@ -17,13 +16,10 @@ import torch
 from rich.console import Console
 from rich.table import Column, Table
 
-from benchmarks.runs import as_a_worker, own_step, run_at
-from stemrepro.common.progress import track
+from benchmarks.runs import as_a_worker, interleaved, own_step, run_at
 from stemrepro.measures.catalog import load
 from stemrepro.model.cost import flops_per_token
 from stemrepro.training.module import LanguageModule
-
-WARM_UP = 5
 
 
 def main() -> None:
@@ -41,21 +37,15 @@ def main() -> None:
     shape, length = runs["dense"].model, scale.model.sequence
     steps = {"dense, eager": own_step(LanguageModule(runs["dense"]))}
     steps |= {f"{arm}, compiled": own_step(LanguageModule(run, compile=True)) for arm, run in runs.items()}
-    seconds, order = np.empty((options.rounds + WARM_UP, len(steps))), list(range(len(steps)))
-    calls, size = list(steps.values()), (scale.training.micro_batch, length + 1)
-    for number in track(range(len(seconds)), "rounds, after compiling"):
-        batch = torch.randint(1, shape.vocab, size, generator=torch.Generator().manual_seed(number))
-        random.Random(number).shuffle(order)
-        for place in order:
-            seconds[number, place] = calls[place](batch)
-    names, seconds = list(steps), seconds[WARM_UP:]
+    size = (scale.training.micro_batch, length + 1)
+    seconds = interleaved(steps, size, shape.vocab, options.rounds)
     against = ["dense, eager", "dense, compiled"]
     table = Table(Column("", no_wrap=True), "tokens/s", *(f"step / {name}" for name in against), "FLOPs / dense")
     dense = flops_per_token(shape, length)
-    for place, name in enumerate(names):
-        ratios = [np.median(seconds[:, place] / seconds[:, names.index(other)]) for other in against]
+    for name, times in seconds.items():
+        ratios = [np.median(times / seconds[other]) for other in against]
         flops = f"{flops_per_token(runs[name.partition(',')[0]].model, length) / dense:.3f}"
-        speed = size[0] * length / np.median(seconds[:, place])
+        speed = size[0] * length / np.median(times)
         table.add_row(name, f"{speed:,.0f}", *(f"{ratio:.3f}" for ratio in ratios), flops)
     Console(width=max(Console().width, 110)).print(table)
     print(f"{options.rounds} rounds, {torch.get_num_threads()} thread(s), torch {torch.__version__}")

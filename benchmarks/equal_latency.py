@@ -12,7 +12,6 @@ wanders. Nothing else should run meanwhile.
 """
 
 import argparse
-import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,14 +20,12 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.runs import as_a_worker, own_step, run_at
-from stemrepro.common.progress import track
+from benchmarks.runs import as_a_worker, interleaved, own_step, run_at
 from stemrepro.measures.catalog import load
 from stemrepro.training.module import LanguageModule
 
 FACTORS = (0.6, 0.7, 0.8, 0.9, 1.0, 1.1)
 PARTS = 5
-WARM_UP = 5
 
 
 def equal_factor(factors: np.ndarray, ratios: np.ndarray) -> float:
@@ -54,15 +51,9 @@ def main() -> None:
     runs = [run_at(catalog, scale, name, blocks, Path("none")) for name in (options.other, options.arm)]
     widths = [round(factor * scale.model.ffn_width) for factor in options.factors]
     runs = [runs[0], *(replace(runs[1], model=replace(runs[1].model, ffn_width=width)) for width in widths)]
-    steps = [own_step(LanguageModule(run, compile=scale.training.compile)) for run in runs]
-    seconds, order = np.empty((options.rounds + WARM_UP, len(steps))), list(range(len(steps)))
-    shape = scale.training.micro_batch, scale.model.sequence + 1
-    for number in track(range(len(seconds)), "rounds"):
-        batch = torch.randint(0, scale.model.vocab, shape, generator=torch.Generator().manual_seed(number))
-        random.Random(number).shuffle(order)
-        for place in order:
-            seconds[number, place] = steps[place](batch)
-    seconds = seconds[WARM_UP:]
+    steps = {str(k): own_step(LanguageModule(run, compile=scale.training.compile)) for k, run in enumerate(runs)}
+    size = scale.training.micro_batch, scale.model.sequence + 1
+    seconds = np.stack([*interleaved(steps, size, scale.model.vocab, options.rounds).values()], axis=1)
     ratios, factors = seconds[:, 1:] / seconds[:, :1], np.array(widths) / scale.model.ffn_width
     table = Table(f"FFN of {options.arm}", "ffn_width", "ms per step", f"step / {options.other}", "quartiles")
     for factor, width, times, width_ratios in zip(factors, widths, seconds[:, 1:].T, ratios.T, strict=True):

@@ -57,6 +57,11 @@ def record(row: dict, out: str | None) -> None:
             rows.write(line + "\n")
 
 
+def failed(error: Exception) -> dict:
+    """Return what a row says in place of numbers; what is measured next is measured all the same."""
+    return {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
+
+
 @dataclass(frozen=True)
 class Section:
     """A command with a deadline.
@@ -85,14 +90,15 @@ class Section:
 def sections(device: str, scale: str, folder: Path) -> list[Section]:
     """Return the sections in their order; what comes last is dropped first."""
     out, speed = ("--device", device, "--out", str(folder / "rows.jsonl")), ("-m", "benchmarks.gpu_speed")
+    checks = ("-m", "benchmarks.gpu_checks")
     evidence, wide = ("-m", "benchmarks.gpu_evidence"), ("--scale", scale, "--variant", "width-384")
     three = (("TORCHINDUCTOR_COMPILE_THREADS", "5"),)  # in each of three runs, on 16 cores
     four = (("OMP_NUM_THREADS", "4"),)
     asked = [
         Section("ceilings", (*speed, "ceilings", *out, "--about", str(folder / "about.json")), 75),
-        Section("modules", ("-m", "benchmarks.gpu_modules", *out), 65),
+        Section("modules", (*checks, "modules", *out), 65),
         Section("speeds", (*speed, "training", *out), 80, least=40),
-        Section("paths", ("-m", "benchmarks.device_paths", *out), 180, least=60, alongside=True, environment=four),
+        Section("paths", (*checks, "paths", *out), 180, least=60, alongside=True, environment=four),
         Section("training", (*evidence, "train", "--scale", scale), 340, least=60, environment=three),
         Section("scores", (*evidence, "score", "--scale", scale), 70, vital=True, packs=True),
         Section("serving", (*speed, "serving", *out), 60, least=25),

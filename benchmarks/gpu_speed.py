@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.gpu_job import record
+from benchmarks.gpu_job import failed, record
 from benchmarks.peers import transformers_llama
 from stemrepro.common.files import write_json
 from stemrepro.common.provenance import provenance
@@ -155,11 +155,6 @@ def training(catalog: Catalog, shape: Shape, device: str) -> Iterator[dict]:
         except Exception as error:  # memory, or a compiler: the next model may do
             row = failed(error)
         yield {"what": name} | row | memory(device)
-
-
-def failed(error: Exception) -> dict:
-    """Return what a row says in place of numbers."""
-    return {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
 
 
 def memory(device: str) -> dict:

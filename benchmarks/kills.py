@@ -4,11 +4,10 @@
     python -m benchmarks.kills --scale smoke --arm stem-full --kills 50
 
 Every checkpoint must be readable, few steps lost, and the end the same bytes as of a run that nothing happened to. Half
-of the kills come at a random moment, half while a checkpoint is being written. Writes docs/kills.csv and .png.
+of the kills come at a random moment, half while a checkpoint is being written. Prints what was lost.
 """
 
 import argparse
-import json
 import multiprocessing
 import os
 import random
@@ -26,7 +25,9 @@ import pandas as pd
 
 from benchmarks.runs import run_at
 from stemrepro.common.progress import track
+from stemrepro.common.provenance import provenance
 from stemrepro.common.workers import fork_server
+from stemrepro.measures.catalog import load
 from stemrepro.training.run import Run
 
 MODULE = "stemrepro.training.fork_server"
@@ -158,45 +159,13 @@ def kill_once(run: Run, during_save: bool, rng: random.Random) -> dict | None:
     }
 
 
-def draw(rows: pd.DataFrame, save_every: int, out: Path, text: str) -> None:
-    """Draw the steps lost by each kill against the save interval."""
-    from stemrepro.common.files import atomic_write
-    from stemrepro.report.style import footer, plt, render, use_style
-
-    use_style()
-    figure, axes = plt.subplots(figsize=(6.4, 2.8), layout="constrained")
-    figure.get_layout_engine().set(rect=(0, 0.04, 1, 0.96))
-    for (aim, group), marker, colour in zip(rows.groupby("aimed"), "os", ("#0173b2", "#de8f05"), strict=True):
-        axes.plot(
-            group["died_after"],
-            group["lost"],
-            marker,
-            color=colour,
-            ms=4.5,
-            mec="white",
-            mew=0.5,
-            ls="none",
-            label=f"killed {aim} ({len(group)})",
-        )
-    axes.axhline(save_every, color="black", lw=0.8, ls="--", label="save interval")
-    axes.set(xlabel="step at which the process was killed", ylabel="steps to train again", ylim=(-1, save_every * 1.35))
-    axes.legend(fontsize=7, ncol=3, loc="upper left")
-    footer(figure, text)
-    atomic_write(out.with_suffix(".png"), render(figure, "png"))
-
-
 def main() -> None:
     """Kill, count, compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="smoke")
     parser.add_argument("--arm", default="stem-full")
     parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--out", type=Path, default=Path("docs/kills"))
     options = parser.parse_args()
-    from stemrepro.common.files import atomic_write
-    from stemrepro.common.provenance import provenance
-    from stemrepro.measures.catalog import load
-
     warnings.simplefilter("ignore")
     catalog = load()
     scale, blocks = catalog.scale(options.scale), Path("data") / options.scale / "blocks"
@@ -216,26 +185,10 @@ def main() -> None:
         rows.append(kill)
     finish(run)
     same.append(compare())
-    table = pd.DataFrame(rows)
-    atomic_write(options.out.with_suffix(".csv"), table.to_csv(index=False))
-    about = provenance()
-    draw(
-        table,
-        scale.training.save_every,
-        options.out,
-        f"{options.scale}, {options.arm}, commit {about['commit'][:7]}, {about['date'][:10]}",
-    )
-    summary = {
-        "kills": len(table),
-        "while_saving": int((table["aimed"] == "while saving").sum()),
-        "save_every": scale.training.save_every,
-        "most_lost": int(table["lost"].max()),
-        "unreadable": int(table["unreadable"].sum()),
-        "left_without_hash": int(table["without_hash"].sum()),
-        "runs_that_came_to_their_end": len(same),
-        "of_these_bit_equal": sum(same),
-    }
-    print(json.dumps(summary | {"commit": about["commit"], "machine": about["machine"]}, indent=1))
+    table, about = pd.DataFrame(rows), provenance()
+    print(table.groupby("aimed").agg({"lost": ["count", "max"], "unreadable": "sum", "without_hash": "sum"}))
+    print(f"{sum(same)} of {len(same)} runs that came to their end have the bytes of one that nothing happened to; "
+          f"saved every {scale.training.save_every} steps; {about['commit']}, {about['machine']}")  # fmt: skip
 
 
 if __name__ == "__main__":

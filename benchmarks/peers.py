@@ -15,8 +15,6 @@ models and compiles none: does it run?
 import argparse
 import gc
 import os
-import random
-import time
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -26,9 +24,8 @@ import pandas as pd
 import torch
 from scipy.stats import bootstrap
 
-from benchmarks.runs import as_a_worker, own_step, run_at
+from benchmarks.runs import as_a_worker, interleaved, own_step, run_at
 from stemrepro.common.files import atomic_write
-from stemrepro.common.progress import track
 from stemrepro.common.provenance import provenance
 from stemrepro.config.scale import Scale
 from stemrepro.measures.catalog import load
@@ -38,7 +35,7 @@ from stemrepro.model.loss import token_losses
 from stemrepro.training.compiling import compiled, compiler_works
 from stemrepro.training.module import LanguageModule, mean_loss
 
-THREADS, WARM_UP = 2, 3
+THREADS = 2
 OUT, BLOCKS = Path("docs/steps.csv"), Path("data/smoke/blocks")
 STEMS = ("stem-third", "stem-half", "stem-full")
 TOUCHED = "stem-touched"
@@ -101,20 +98,6 @@ def peer_step(model: torch.nn.Module, clip: float, compile: bool) -> Step:
         optimizer.zero_grad()
 
     return take
-
-
-def interleaved(turns: dict[str, Step], size: tuple[int, int], vocab: int, rounds: int) -> dict[str, np.ndarray]:
-    """Return the seconds of each turn in each round, [rounds], all on the same random tokens of a round."""
-    seconds, order = {name: np.empty(rounds) for name in turns}, list(turns)
-    for number in track(range(-WARM_UP, rounds), "rounds"):
-        batch = torch.randint(1, vocab, size, generator=torch.Generator().manual_seed(number + WARM_UP))
-        random.Random(number + WARM_UP).shuffle(order)
-        for name in order:
-            start = time.perf_counter()
-            turns[name](batch)
-            if number >= 0:
-                seconds[name][number] = time.perf_counter() - start
-    return seconds
 
 
 def quotient(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float, float]:

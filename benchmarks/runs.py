@@ -1,13 +1,16 @@
 """Runs and steps for measurements: an arm at a scale, in a given folder, in a process like a worker."""
 
 import os
+import random
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
 
+from stemrepro.common.progress import track
 from stemrepro.common.workers import ENVIRONMENT
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
@@ -16,6 +19,8 @@ from stemrepro.config.scale import Scale, Variant
 from stemrepro.data.integrity import verified_hash
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.run import Run
+
+WARM_UP = 5
 
 
 def as_a_worker() -> None:
@@ -33,17 +38,34 @@ def run_at(catalog: Catalog, scale: Scale, arm: str, blocks: Path, folder: Path,
     return Run(Address(MAIN, arm), seed, model, training, folder, scale.data, blocks, verified_hash(blocks))
 
 
-def own_step(module: LanguageModule) -> Callable[[torch.Tensor], float]:
-    """Return a step as in training on a batch [sequences, length + 1], which returns its seconds."""
+def own_step(module: LanguageModule) -> Callable[[torch.Tensor], None]:
+    """Return a step as in training on a batch [sequences, length + 1]."""
     optimizer = module.configure_optimizers()["optimizer"]
 
-    def take(batch: torch.Tensor) -> float:
-        start = time.perf_counter()
+    def take(batch: torch.Tensor) -> None:
         result = module.training_step(batch, 0)
         (result["loss"] if isinstance(result, dict) else result).backward()
         module.configure_gradient_clipping(optimizer)
         optimizer.step()
         optimizer.zero_grad()
-        return time.perf_counter() - start
 
     return take
+
+
+def interleaved(
+    turns: dict[str, Callable[[torch.Tensor], object]], size: tuple[int, int], vocab: int, rounds: int
+) -> dict[str, np.ndarray]:
+    """Return the seconds of each turn in each round, [rounds], all on the same random tokens of a round.
+
+    The order is another one in each round; WARM_UP rounds come before.
+    """
+    seconds, order = {name: np.empty(rounds) for name in turns}, list(turns)
+    for number in track(range(-WARM_UP, rounds), "rounds"):
+        batch = torch.randint(1, vocab, size, generator=torch.Generator().manual_seed(number + WARM_UP))
+        random.Random(number + WARM_UP).shuffle(order)
+        for name in order:
+            start = time.perf_counter()
+            turns[name](batch)
+            if number >= 0:
+                seconds[name][number] = time.perf_counter() - start
+    return seconds

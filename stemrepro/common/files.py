@@ -9,9 +9,10 @@ import secrets
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from stemrepro.common.errors import UserError
 
@@ -89,22 +90,21 @@ def damaged(path: Path, error: object) -> UserError:
     )
 
 
-def read_json(path: Path) -> dict | list:
-    """Return a JSON file; UserError when it is damaged."""
+def _parsed(path: Path, read: Callable[[str], Any]) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, IsADirectoryError, ValueError, RecursionError) as error:
         raise damaged(path, error) from error
 
 
+def read_json(path: Path) -> dict | list:
+    """Return a JSON file; UserError when it is damaged."""
+    return _parsed(path, json.loads)
+
+
 def read_rows(path: Path) -> list[dict]:
     """Return the rows of a JSON-lines file; UserError when it is damaged."""
-    try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-    except (FileNotFoundError, IsADirectoryError, ValueError, RecursionError) as error:
-        raise UserError(
-            f"{path} is missing or damaged ({error}); delete its folder and run 'make reproduce' with its SCALE"
-        ) from error
+    return _parsed(path, lambda text: [json.loads(line) for line in text.split("\n") if line])
 
 
 def within(folder: Path, path: Path) -> Path:
@@ -150,15 +150,8 @@ def private_folder() -> Path:
     with suppress(FileExistsError):
         place.mkdir(mode=0o700)
     about = place.lstat()
-    if (
-        stat.S_ISDIR(about.st_mode)
-        and about.st_uid == os.getuid()
-        and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    ):
+    if stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not about.st_mode & 0o022:
         return place
-    other = Path(tempfile.mkdtemp(prefix="stemrepro-"))
-    print(
-        f"stemrepro: {place} isn't a folder that this user alone can write to; compiled code goes to {other}",
-        file=sys.stderr,
-    )
-    return other
+    other = tempfile.mkdtemp(prefix="stemrepro-")
+    print(f"stemrepro: others may write to {place}; compiled code goes to {other}", file=sys.stderr)
+    return Path(other)

@@ -1,4 +1,4 @@
-"""How far long work is and how long it will take: a bar on a terminal, a line a minute in a log."""
+"""How far long work is and how long it will take: tqdm's bar on a terminal, a line a minute in a log."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence, Sized
@@ -8,8 +8,6 @@ from tqdm import tqdm
 
 BAR = "{desc}: {percentage:3.0f}%|{bar:10}| {elapsed} so far, {remaining} left{postfix}"
 LINE = "{desc}: {percentage:.0f}%, {remaining} left{postfix}"
-DRAW_SECONDS, LINE_SECONDS = 0.5, 60.0
-WIDTH = 80
 Item = TypeVar("Item")
 
 
@@ -43,23 +41,17 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min"
 
 
-def bar(what: str, total: float | None, done: float = 0, lines: bool = True) -> tqdm:
-    """Return a bar on stderr that goes away at its end.
+def bar(what: str, total: float | None, done: float = 0) -> tqdm:
+    """Return a bar on stderr that goes away at its end; `total` is None where it is unknown.
 
     The time left follows from the mean pace, without what was done before.
-
-    Args:
-        total: None where it is unknown.
-        lines: whether it is shown in a log too.
     """
     terminal = sys.stderr.isatty()
+    look = {"dynamic_ncols": True, "mininterval": 0.5} if terminal else {"ncols": 80, "mininterval": 60, "position": 0}
     style = {"bar_format": BAR if terminal else LINE} if total else {}
-    return tqdm(
-        desc=what, total=total, initial=done, file=sys.stderr if terminal else _Log(), disable=not (terminal or lines),
-        dynamic_ncols=terminal, ncols=None if terminal else WIDTH,
-        mininterval=DRAW_SECONDS if terminal else LINE_SECONDS,
-        position=None if terminal else 0, miniters=0, smoothing=0, delay=1e-9, leave=False, **style,
-    )  # fmt: skip
+    file = sys.stderr if terminal else _Log()
+    return tqdm(desc=what, total=total, initial=done, file=file, miniters=0, smoothing=0, delay=1e-9, leave=False,
+                **look, **style)  # fmt: skip
 
 
 def track(items: Iterable[Item], what: str, total: float | None = None) -> Iterator[Item]:
@@ -71,7 +63,7 @@ def track(items: Iterable[Item], what: str, total: float | None = None) -> Itera
 
 
 class Course:
-    """Tasks that run some at a time: one bar of all by their cost, and on a terminal one of each that runs.
+    """Tasks that run some at a time, under one bar by their cost.
 
     Args:
         what: names what is done to the tasks, in a word.
@@ -79,51 +71,34 @@ class Course:
     """
 
     def __init__(self, what: str, tasks: Sequence[Task], done: int = 0) -> None:
-        self.tasks, self.done = list(tasks), done
-        self.ended: set[int] = set()
+        self.tasks, self.done, self.ended = list(tasks), done, 0
+        self.at: dict[int, int] = {}
         self.cost = sum(task.cost for task in tasks)
-        self.running: dict[int, tqdm] = {}
-        self.everything = bar(what, 1.0)
+        self.shown = bar(what, 1.0)
 
-    def begin(self, number: int) -> None:
-        """Show a task that starts."""
-        if number not in self.ended:  # reports of other processes may come late
-            task = self.tasks[number]
-            self.running[number] = bar(task.name, task.total, -1 if task.resumes else 0, lines=False)
+    def running(self) -> list[str]:
+        """Return the names of tasks that have begun and not ended."""
+        return [self.tasks[number].name for number, done in self.at.items() if done < self.tasks[number].total]
 
     def report(self, number: int, done: int, note: str = "") -> None:
         """Show that so many units of a task are done; those before the first report of one that resumes are no pace."""
-        if number in self.ended:
+        task = self.tasks[number]
+        more = (done - self.at.get(number, 0)) * task.cost / self.cost / task.total
+        if more < 0:  # reports of other processes may come late
             return
-        if number not in self.running:
-            self.begin(number)
-        task, shown = self.tasks[number], self.running[number]
-        share = task.cost / self.cost / task.total
-        if shown.n < 0:
-            shown.n = shown.initial = done
-            self.everything.total -= share * done
-        self.everything.n += share * (done - shown.n)
-        shown.n = done
-        shown.set_postfix_str(note, refresh=False)
-        shown.update(0)
-        self.draw()
+        if task.resumes and done and not self.at.get(number):
+            self.shown.initial += more
+        self.at[number] = done
+        self.shown.n += more
+        count = f"{self.done + self.ended} of {self.done + len(self.tasks)}"
+        self.shown.set_postfix_str(", ".join(filter(None, (count, task.name, note))), refresh=False)
+        self.shown.update(0)
 
     def end(self, number: int) -> None:
         """Show that a task is done."""
+        self.ended += 1
         self.report(number, self.tasks[number].total)
-        self.running.pop(number).close()
-        self.ended.add(number)
-        self.draw()
-
-    def draw(self) -> None:
-        """Show how things stand, when it is time to."""
-        words = [f"{self.done + len(self.ended)} of {self.done + len(self.tasks)}"]
-        if not sys.stderr.isatty():
-            words += [f"{self.tasks[k].name} {max(0, shown.n) / shown.total:.0%}" for k, shown in self.running.items()]
-        self.everything.set_postfix_str(", ".join(words), refresh=False)
-        self.everything.update(0)
 
     def close(self) -> None:
-        """Take all bars away."""
-        for shown in (*self.running.values(), self.everything):
-            shown.close()
+        """Take the bar away."""
+        self.shown.close()

@@ -3,7 +3,6 @@
 import os
 import platform
 import subprocess
-import sys
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
@@ -16,53 +15,27 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged, read_json
 from stemrepro.common.yaml_records import Strict, parse
 
-PACKAGES = (
-    "torch",
-    "lightning",
-    "datasets",
-    "tokenizers",
-    "lm-eval",
-    "numpy",
-    "scipy",
-    "matplotlib",
-    "dvc",
-)
-NO_COMMIT = ("not a git repository", "unknown revision", "not in 'HEAD'")
-"""What git prints where there is no commit."""
-WARNED = "STEMREPRO_GIT_WARNED"
-"""Environment variable of processes that start after the warning about git."""
+PACKAGES = ("torch", "lightning", "datasets", "tokenizers", "lm-eval", "numpy", "scipy", "matplotlib", "dvc")
 COMMIT = Path("COMMIT")
 """File into which `git archive` writes the commit's hash (.gitattributes); a clone has the placeholder '$Format...'."""
 
 
 def _git(*arguments: str) -> str:
-    return subprocess.run(
-        ["git", *arguments], capture_output=True, text=True, check=True, env=os.environ | {"LC_ALL": "C"}
-    ).stdout.strip()
-
-
-def _unpacked() -> str:
-    """Return the commit of an unpacked archive with '+unpacked', else 'unknown'; edits of its code can't be seen."""
-    source = COMMIT.read_text(encoding="utf-8").strip() if COMMIT.is_file() else ""
-    return "unknown" if source.startswith("$") or not source else f"{source}+unpacked"
+    command = ["git", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | {"LC_ALL": "C"}).stdout
 
 
 def commit() -> str:
-    """Return the commit of the working directory, or that of `_unpacked`; '+changes' means that tracked files differ.
+    """Return the commit of the working directory, or '<commit>+unpacked' of an unpacked archive, else 'unknown'.
 
-    Where git refuses to answer, as for another user's repository, its reason is printed once per command.
+    '+changes' means that tracked files differ; edits of an unpacked archive's code can't be seen.
     """
     try:
         head, _ = _git("rev-parse", "HEAD", "HEAD:./").split()  # a repository around a copy of ours has no such folder
         changed = _git("status", "--porcelain", "--untracked-files=no", "--", "stemrepro", "analysis", "recipes")
-    except OSError:
-        return _unpacked()
-    except subprocess.CalledProcessError as error:
-        reason = " ".join(error.stderr.split())
-        if not any(words in reason for words in NO_COMMIT) and WARNED not in os.environ:
-            os.environ[WARNED] = "1"  # processes that start from here on keep still
-            print(f"stemrepro: results that are made here name no commit, as git refuses: {reason}", file=sys.stderr)
-        return _unpacked()
+    except (OSError, subprocess.CalledProcessError):
+        source = COMMIT.read_text(encoding="utf-8").strip() if COMMIT.is_file() else ""
+        return "unknown" if source.startswith("$") or not source else f"{source}+unpacked"
     return head + ("+changes" if changed else "")
 
 
@@ -75,6 +48,7 @@ def no_repository() -> str:
     except subprocess.CalledProcessError as error:
         if "not a git repository" in error.stderr:
             return "DVC needs a git repository here: git init -q && git add -A && git commit -qm stemrepro"
+        return f"git refuses to read this repository, so that results name no commit: {' '.join(error.stderr.split())}"
     return ""
 
 

@@ -9,29 +9,21 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import resource_tracker
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-PARENT = "STEMREPRO_PARENT"
-"""Environment variable of a command that another one started: that one's process id."""
-PR_SET_PDEATHSIG = 1
 OF_DVC = "DVC_STAGE"
 """Environment variable that DVC gives the command of a stage."""
 
 
+def _when_parent_ends(number: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, number)  # PR_SET_PDEATHSIG
+
+
 def _stop(number: int, _: object) -> None:
     raise KeyboardInterrupt(number)
-
-
-def _heed_dropped(dropped: "sys.UnraisableHookArgs") -> None:
-    """Raise a stop anew that came in a finaliser or in a weak reference's callback, where Python drops exceptions."""
-    if isinstance(dropped.exc_value, KeyboardInterrupt) and dropped.exc_value.args:
-        threading.Timer(0.05, os.kill, (os.getpid(), *dropped.exc_value.args)).start()
-    else:
-        sys.__unraisablehook__(dropped)
 
 
 def hear_stops() -> None:
@@ -39,50 +31,32 @@ def hear_stops() -> None:
 
     On Linux the command of a stage also hears SIGTERM when DVC is gone; else it would block the next command.
     """
-    if sys.platform == "linux" and OF_DVC in os.environ:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if OF_DVC in os.environ:
+        _when_parent_ends(signal.SIGTERM)
     for number in STOPS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _stop)
-    sys.unraisablehook = _heed_dropped
 
 
-@contextmanager
-def stops_held() -> Iterator[None]:
-    """Hold the signals back until the body is done, so that no process is left half started.
+def leave_with_parent() -> None:
+    """End this process with its parent, another process of ours.
 
-    Processes that start in the body don't hear the signals: this process decides about them.
+    SIGTERM ends it at once; Ctrl-C and SIGHUP are for the parent alone.
     """
-    heard: list[int] = []
-    before = {number: handler for number in STOPS if callable(handler := signal.getsignal(number))}
-    for number in before:
-        signal.signal(number, lambda number, _: heard.append(number))
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # inherited; handlers aren't
-    resource_tracker.ensure_running()  # where it starts it takes back a part of the line above
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        if heard:
-            raise KeyboardInterrupt(heard[0])
+    _when_parent_ends(signal.SIGKILL)
+    signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))  # without it Lightning's would end with 0
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 @contextmanager
 def started(commands: list[list[str]]) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Run further commands of ours during the body; their input ends after it.
-
-    They are waited for, and killed where the body fails or is stopped.
-    """
+    """Run further commands of ours during the body, and wait for them; kill them where the body fails or is stopped."""
     processes: list[subprocess.Popen[bytes]] = []
-    environment = os.environ | {PARENT: str(os.getpid())}
     try:
-        with stops_held():
-            for command in commands:
-                line = [sys.executable, "-m", "stemrepro.cli", *command]
-                processes.append(subprocess.Popen(line, stdin=subprocess.PIPE, env=environment))
+        for command in commands:
+            line = [sys.executable, "-m", "stemrepro.cli", *command]
+            processes.append(subprocess.Popen(line, stdin=subprocess.DEVNULL))
         yield processes
     except BaseException:
         for process in processes:
@@ -90,18 +64,4 @@ def started(commands: list[list[str]]) -> Iterator[list[subprocess.Popen[bytes]]
         raise
     finally:
         for process in processes:
-            process.communicate()
-
-
-def leave_with_parent() -> None:
-    """End this process with its parent, another process of ours.
-
-    SIGTERM ends it at once; Ctrl-C and SIGHUP are for the parent alone.
-    On Linux it is killed as soon as the parent is gone.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if (parent := os.environ.pop(PARENT, None)) and os.getppid() != int(parent):  # it was gone before
-            os._exit(1)
-    signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))  # without it Lightning's would end with 0
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
+            process.wait()

@@ -19,8 +19,6 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from datasketch import MinHash, MinHashLSH
-
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_json, write_json
 from stemrepro.common.progress import track
@@ -105,6 +103,8 @@ def shingles(text: str, compared: str = PLAIN) -> list[bytes]:
 
 def drop_near_duplicates(documents: Iterable[Document], compared: str = PLAIN) -> Iterator[Document]:
     """Remove documents whose estimated Jaccard similarity with an earlier one of their source is 0.8 or more."""
+    from datasketch import MinHash, MinHashLSH  # brings scipy, half a second that asking what is done can do without
+
     indexes: dict[str, MinHashLSH] = {}
     empty = MinHash(num_perm=PERMUTATIONS, seed=1, hashfunc=zlib.crc32)
     for document in documents:

@@ -4,12 +4,13 @@ Nothing here is random but the item error, whose discordance is assumed and stat
 (cost), Tables 3 and 4 (accuracies, parameters, ROI), Tables 5 and 6 (long context).
 """
 
+from __future__ import annotations
+
 import math
 from functools import cache
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
-import pandas as pd
 
 from stemrepro.config.arm import Arm, shaped
 from stemrepro.config.catalog import Catalog
@@ -20,6 +21,9 @@ from stemrepro.measures.base import Measure
 from stemrepro.measures.metric import Field, metric
 from stemrepro.model.config import layers_of
 from stemrepro.model.cost import parameter_counts, table_1_saving
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 EIGHT = ("arc_easy", "arc_challenge", "boolq", "piqa", "social_iqa", "hellaswag", "openbookqa", "winogrande")
 SHAPE_OF = {"table-3-350m": "mobilellm-350m", "table-3-1b": "llama-3.2-1b"}
@@ -277,6 +281,8 @@ def granularity(audit: PaperAudit) -> pd.DataFrame:
 
     Next to each fit is the chance of it.
     """
+    import pandas as pd
+
     rows = []
     for block in ("table-3-350m", "table-3-1b", "table-4"):
         for row in audit.paper.blocks[block].rows:

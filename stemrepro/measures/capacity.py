@@ -4,11 +4,12 @@ Bits are those of attributes drawn by chance, from log-probabilities. Arms are n
 uncorrelated over seeds, so that pairing would cost degrees of freedom and buy nothing.
 """
 
+from __future__ import annotations
+
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import pandas as pd
 
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
@@ -18,6 +19,9 @@ from stemrepro.measures.reading import ArmScores
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.verdicts.contrast import Contrast, of_shares, unpaired
 from stemrepro.verdicts.rule import TOO_EASY, TOO_SMALL
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class ArmCapacity(ArmScores):

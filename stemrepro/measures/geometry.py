@@ -1,11 +1,12 @@
 """Angular spread of FFN vectors: metrics of recipes/angular_spread.yaml."""
 
+from __future__ import annotations
+
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import pandas as pd
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
@@ -14,6 +15,9 @@ from stemrepro.measures.base import Measure
 from stemrepro.measures.metric import Field, metric
 from stemrepro.measures.reading import SEEDS, ArmScores, Array, read_npz
 from stemrepro.verdicts.contrast import Contrast
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SPREAD = {"seeds": SEEDS, "spread": Array("numbers", "seeds vocabulary", gaps=True)}
 TOKENS = {
@@ -150,6 +154,7 @@ def correlation_within(x: np.ndarray, y: np.ndarray, given: np.ndarray, classes:
 
     It is a control that assumes no straight line.
     """
+    import pandas as pd
     from scipy import stats
 
     which = (stats.rankdata(given) * classes / (len(given) + 1)).astype(int)

@@ -4,11 +4,12 @@ Shares are in points, of the cases whose two prompts a seed answered right befor
 both sides, so the error between items leaves out whole countries in turn (stemrepro.measures.clusters).
 """
 
+from __future__ import annotations
+
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import pandas as pd
 
 from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Level, Measure, Precondition
@@ -17,6 +18,9 @@ from stemrepro.measures.metric import NAME, Field, metric
 from stemrepro.measures.reading import SEEDS, ArmScores, Array, read_csv, read_npz
 from stemrepro.verdicts.contrast import Contrast, of_shares
 from stemrepro.verdicts.rule import TOO_SMALL
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FACTS = {
     "seeds": SEEDS,

@@ -3,14 +3,15 @@
 Whatever can't be right is refused by file.
 """
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
@@ -21,6 +22,9 @@ from stemrepro.measures.bootstrap import bootstrap_error
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.reading import SEEDS, ArmScores, Array, check_numbers, read_csv, read_npz, read_summary
 from stemrepro.verdicts.contrast import Contrast, combined
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DOCUMENTS = {
     "counts": Array("whole numbers", "counts", least=1),
@@ -75,7 +79,7 @@ class ArmLosses(ArmScores):
         self._losses: dict[tuple, pd.Series] = {}
         self._less: dict[tuple, Contrast] = {}
 
-    def first(self, count: int) -> "ArmLosses":
+    def first(self, count: int) -> ArmLosses:
         """Return the losses of the first `count` seeds alone, read once."""
         if count == len(self.seeds):
             return self
@@ -115,6 +119,8 @@ class ArmLosses(ArmScores):
     @cached_property
     def losses(self) -> pd.DataFrame:
         """Sums by seed, source and bucket: by, source, bucket, tokens, nats, bytes."""
+        import pandas as pd
+
         path = self.folder / "losses.csv"
         rows = read_csv(path, "seed", "tokens", "nats", "bytes", words=("by", "source", "bucket"))
         every, rows = rows, rows[rows["seed"].isin(self.scored)]

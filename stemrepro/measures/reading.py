@@ -1,11 +1,12 @@
 """Readers of score files; a missing or damaged one is named."""
 
+from __future__ import annotations
+
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
-import pandas as pd
 from pydantic import ConfigDict, Field
 
 from stemrepro.common.errors import UserError
@@ -14,6 +15,9 @@ from stemrepro.common.yaml_records import Factor, Fraction, Positive, Strict, pa
 from stemrepro.config.address import Address
 from stemrepro.config.recipe import Recipe
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Names = tuple[str, ...]
 Amount = Annotated[float, Field(ge=0)]
@@ -103,6 +107,8 @@ def read_csv(path: Path, *numbers: str, negative: Names = (), words: Names = (),
         words: columns that must exist.
         flags: columns that must hold True and False.
     """
+    import pandas as pd  # a third of a second that reading recipes can do without
+
     try:
         frame = pd.read_csv(path, dtype={"bucket": str})
     except (OSError, ValueError) as error:

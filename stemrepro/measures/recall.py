@@ -3,11 +3,12 @@
 Accuracies are in points. The documents are the same for every arm and seed.
 """
 
+from __future__ import annotations
+
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import pandas as pd
 
 from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Level, Measure, Precondition
@@ -15,6 +16,9 @@ from stemrepro.measures.metric import WHOLE, Field, metric
 from stemrepro.measures.reading import ArmScores
 from stemrepro.verdicts.contrast import Contrast, of_shares
 from stemrepro.verdicts.rule import TOO_SMALL
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class ArmRecall(ArmScores):

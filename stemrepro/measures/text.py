@@ -1,11 +1,12 @@
 """Counts in a text: distinct tokens by length with Heaps' law, shares of tables and experts touched, caches."""
 
+from __future__ import annotations
+
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import pandas as pd
 
 from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Measure
@@ -13,6 +14,9 @@ from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.metric import NUMBER, WHOLE, Field, metric
 from stemrepro.measures.reading import read_csv
 from stemrepro.verdicts.contrast import Contrast
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FIT_FROM = 256
 """Tokens from which Heaps' law is fitted: below, nearly every token is new."""

@@ -13,7 +13,7 @@ import pytest
 import torch
 import yaml
 
-from benchmarks import device_paths, gpu_day, gpu_evidence, gpu_job, gpu_modules, gpu_speed
+from benchmarks import gpu_checks, gpu_day, gpu_evidence, gpu_job, gpu_speed
 from benchmarks.gpu_job import Section
 from stemrepro.common.errors import UserError
 from stemrepro.common.paths import SCORES
@@ -247,17 +247,17 @@ def test_tables_in_host_memory_give_the_same_logits_and_their_bytes(catalog):
 
 
 def test_every_network_and_memory_is_compared(catalog):
-    every = gpu_modules.classes(catalog)
+    every = gpu_checks.classes(catalog)
     assert {arm.ffn for arm in every.values()} == {arm.ffn for arm in catalog.arms.values()}
     assert {arm.memory for arm in every.values()} == {arm.memory for arm in catalog.arms.values()}
-    assert set(gpu_modules.CHOOSING) <= set(every)
+    assert set(gpu_checks.CHOOSING) <= set(every)
 
 
 def test_a_network_that_computes_something_else_does_not_hold(catalog, monkeypatch):
     """Also where the loss is as good as the same: the gradient of one parameter tells."""
     config = shaped(catalog.scale("gpu-smoke").model, catalog.arms["stem-third"])
-    assert all(row["holds"] for row in gpu_modules.compared("stem-third", config, "cpu"))
-    step, calls = gpu_modules.step, []
+    assert all(row["holds"] for row in gpu_checks.compared("stem-third", config, "cpu"))
+    step, calls = gpu_checks.step, []
 
     def other(*arguments):
         loss, gradients = step(*arguments)
@@ -266,19 +266,19 @@ def test_a_network_that_computes_something_else_does_not_hold(catalog, monkeypat
             gradients["blocks.0.ffn.gate.weight"] *= -1
         return loss, gradients
 
-    monkeypatch.setattr(gpu_modules, "step", other)
-    rows = gpu_modules.compared("stem-third", config, "cpu")
+    monkeypatch.setattr(gpu_checks, "step", other)
+    rows = gpu_checks.compared("stem-third", config, "cpu")
     assert [(row["holds"], row["parameter"]) for row in rows] == [(False, "blocks.0.ffn.gate.weight")] * 2
 
 
 @pytest.mark.slow
 def test_paths_of_a_device_are_compared(smoke, monkeypatch):
     """A resumed run has the bits of a whole one; one at another rate lies further apart than it may."""
-    some = [pair for pair in device_paths.pairs("cpu") if pair.name == "whole and resumed"]
-    other = device_paths.Pair("other", "dense", {}, {"learning_rate": 0.1}, device_paths.ROUNDING)
-    broken = device_paths.Pair("broken", "dense", {}, {"accelerator": "none"}, device_paths.ROUNDING)
-    monkeypatch.setattr(device_paths, "pairs", lambda device: (*some, broken, other))
-    resumed, failed, apart = device_paths.rows("cpu", 8)
+    some = [pair for pair in gpu_checks.pairs("cpu") if pair.name == "whole and resumed"]
+    other = gpu_checks.Pair("other", "dense", {}, {"learning_rate": 0.1}, gpu_checks.ROUNDING)
+    broken = gpu_checks.Pair("broken", "dense", {}, {"accelerator": "none"}, gpu_checks.ROUNDING)
+    monkeypatch.setattr(gpu_checks, "pairs", lambda device: (*some, broken, other))
+    resumed, failed, apart = gpu_checks.paths("cpu", 8)
     assert (resumed["same_bits"], resumed["apart"], resumed["holds"]) == (True, 0.0, True)
     assert "none" in failed["error"]
     assert not apart["holds"]

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks import peers
+from benchmarks import peers, runs
 from stemrepro.model.config import ModelConfig, layers_of
 from stemrepro.model.cost import flops_per_token
 from tests.conftest import ROOT
@@ -26,9 +26,9 @@ def test_a_ratio_lies_in_its_interval_and_a_slower_machine_changes_none():
 def test_every_round_takes_each_turn_once_on_the_same_tokens():
     taken = []
     turns = {name: (lambda batch, name=name: taken.append((name, batch))) for name in "abc"}
-    seconds = peers.interleaved(turns, (2, 5), 11, 8)
+    seconds = runs.interleaved(turns, (2, 5), 11, 8)
     rounds = [taken[first : first + 3] for first in range(0, len(taken), 3)]
-    assert len(rounds) == peers.WARM_UP + 8
+    assert len(rounds) == runs.WARM_UP + 8
     assert all({name for name, _ in each} == set("abc") for each in rounds)
     assert all(torch.equal(batch, each[0][1]) for each in rounds for _, batch in each)
     assert len({tuple(name for name, _ in each) for each in rounds}) > 1

@@ -7,39 +7,8 @@ import sys
 
 import pytest
 
-from stemrepro.common.stopping import OF_DVC
+from stemrepro.common.stopping import OF_DVC, hear_stops
 from tests.conftest import ROOT
-
-CODE = """
-import signal, time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background is deaf to it
-from stemrepro.common.stopping import hear_stops
-
-class Dying:
-    def __del__(self):
-        signal.raise_signal(signal.{name})
-
-hear_stops()
-thing = Dying()
-try:
-    del thing
-    time.sleep(20)
-except KeyboardInterrupt as stop:
-    print("stopped by", stop.args[0])
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
-def test_a_stop_in_a_finaliser_is_not_dropped(number):
-    done = subprocess.run(
-        [sys.executable, "-c", CODE.format(name=number.name)],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
-    assert (done.stdout, done.stderr) == (f"stopped by {number}\n", "")
-
 
 STAGE = """
 import time
@@ -67,3 +36,14 @@ def test_a_stage_is_stopped_when_dvc_is_killed():
     assert dvc.stdout.readline() == "hears\n"
     dvc.kill()
     assert dvc.communicate()[0] == f"stopped by {signal.SIGTERM}\n"
+
+
+def test_what_nohup_switched_off_stays_off():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    others = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        hear_stops()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        for number, handler in {**others, signal.SIGHUP: before}.items():
+            signal.signal(number, handler)

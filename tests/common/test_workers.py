@@ -4,15 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.stopping import STOPS, hear_stops, stops_held
-from stemrepro.common.workers import Job, device_of, run_jobs
+from stemrepro.common.workers import Job, run_jobs
 from tests.common.jobs import call, crash, die, hoard, leave, nap, square, state, unsendable, wrong
 from tests.conftest import hear_ctrl_c
 
@@ -23,18 +21,7 @@ def test_results_with_threads_and_allocator_set():
     assert call(square, [3, 1, 2], plus=5) == [(14, 1, "4294967296"), (6, 1, "4294967296"), (9, 1, "4294967296")]
 
 
-@pytest.mark.parametrize(
-    ("slot", "count", "visible", "device"),
-    [
-        (0, 8, None, "0"), (7, 8, None, "7"), (9, 8, None, "1"), (1, 2, "4,7", "7"), (2, 2, "4, 7", "4"),
-        (1, 2, "GPU-a,GPU-b", "GPU-b"), (3, 1, None, "0"), (3, 0, None, None), (3, 0, "", ""),
-    ],
-)  # fmt: skip
-def test_workers_take_devices_in_turn(slot, count, visible, device):
-    assert device_of(slot, count, visible) == device
-
-
-@pytest.mark.parametrize(("visible", "devices"), [("", ["0", "1"]), ("4,7", ["4", "7"])])
+@pytest.mark.parametrize(("visible", "devices"), [("", ["0", "1"]), ("4, 7", ["4", "7"])])
 def test_each_worker_sees_a_device_of_its_own(visible, devices, tmp_path):
     script = (
         "import os, sys\n"
@@ -100,12 +87,6 @@ def test_a_worker_that_hangs_ends_with_the_others(tmp_path):
     assert not alive(Path(path).read_text())
 
 
-def test_workers_that_say_nothing_are_named(monkeypatch):
-    monkeypatch.setattr("stemrepro.common.workers.SILENCE", 0.1)
-    with pytest.warns(UserWarning, match=r"^no word for .* of job 1; if it hangs, stop with Ctrl-C and run again"):
-        call(nap, [1])
-
-
 def test_no_more_jobs_run_at_a_time_than_there_are_cores_for(monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     (_, first_end), (second_start, _) = sorted(call(nap, [1, 2]))
@@ -162,40 +143,3 @@ def test_a_long_tmpdir_is_no_obstacle(tmp_path):
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert list(place.iterdir()) == []
-
-
-def start_and_hear(number, children):
-    """Starts a process that sends itself a signal, and hears it itself meanwhile."""
-    script = f"import signal; signal.raise_signal({number}); print('deaf')"
-    with stops_held():
-        signal.pthread_kill(
-            threading.get_ident(), number
-        )  # of this thread: a signal to another one would be heard at another time
-        children.append(subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True))
-
-
-@pytest.fixture(params=STOPS)
-def heard(request):
-    """A signal that is a KeyboardInterrupt, as in commands; a suite in a shell's background ignores Ctrl-C."""
-    before = {number: signal.getsignal(number) for number in STOPS}
-    signal.signal(request.param, signal.SIG_DFL)
-    hear_stops()
-    yield request.param
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-def test_a_signal_while_processes_start_waits_until_they_have_and_is_not_theirs(heard):
-    children, hears = [], signal.getsignal(heard)
-    with pytest.raises(KeyboardInterrupt) as stop:
-        start_and_hear(heard, children)
-    assert stop.value.args == (heard,)
-    assert children[0].communicate()[0] == "deaf\n"
-    assert signal.getsignal(heard) is hears
-    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & set(STOPS)
-
-
-def test_what_nohup_switched_off_stays_off(heard):
-    signal.signal(heard, signal.SIG_IGN)
-    hear_stops()
-    assert signal.getsignal(heard) == signal.SIG_IGN

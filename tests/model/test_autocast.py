@@ -8,7 +8,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
-from benchmarks.gpu_modules import classes
+from benchmarks.gpu_checks import classes
 from stemrepro.config.arm import shaped
 from stemrepro.model.transformer import Decoder, build
 

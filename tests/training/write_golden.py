@@ -4,8 +4,7 @@ python -m pytest tests/training/write_golden.py
 
 Each loss has a tolerance: FACTOR times the largest deviation, up to that step, of DRAWS runs whose initialisation was
 moved by one unit in the last place, up or down at random; at least FACTOR units in the last place of the loss. Another
-processor rounds every operation differently, not the initialisation alone, so it deviates by some times that
-(benchmarks/golden.py measures how many under other instruction sets).
+processor rounds every operation differently, not the initialisation alone, so it deviates by some times that.
 """
 
 import json
