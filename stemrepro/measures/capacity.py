@@ -30,7 +30,7 @@ class ArmCapacity(ArmScores):
         Bits known are below 0 where a model is worse than a guess.
         """
         numbers = ("people", "facts", "bits", "known", "first")
-        return self.lines("capacity.csv", *numbers, negative=("known",)).set_index("seed")
+        return self.lines("capacity.csv", *numbers).set_index("seed")
 
 
 LEARNT, FULL = 50.0, 90.0

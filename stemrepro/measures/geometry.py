@@ -12,16 +12,8 @@ from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
 from stemrepro.measures.base import Measure
 from stemrepro.measures.metric import Field, metric
-from stemrepro.measures.reading import SEEDS, ArmScores, Array, read_npz
+from stemrepro.measures.reading import ArmScores, read_npz
 from stemrepro.verdicts.contrast import Contrast
-
-SPREAD = {"seeds": SEEDS, "spread": Array("numbers", "seeds vocabulary", gaps=True)}
-TOKENS = {
-    "seeds": SEEDS,
-    "tokens": Array("whole numbers", "vocabulary"),
-    "nats": Array("numbers", "seeds vocabulary"),
-    "seen": Array("whole numbers", "seeds vocabulary"),
-}
 
 
 def random_p95(dimensions: int) -> float:
@@ -57,14 +49,12 @@ class ArmGeometry(ArmScores):
     def cosines(self) -> pd.DataFrame:
         """Statistics by seed, share of training, layer, kind, bucket and centring; Unmeasured where a run diverged."""
         by = ("share", "layer", "what", "bucket", "centred")
-        numbers = ("share", "layer", "p95", "mean", "mode", "peak")
-        named = {"words": ("what", "bucket"), "flags": ("centred",)}
-        return self.lines("cosines.csv", *numbers, by=by, negative=("mean", "mode"), **named)
+        return self.lines("cosines.csv", "p95", "mean", "mode", "peak", by=by)
 
     def density(self, kind: str, layers: list[int]) -> np.ndarray:
         """Return the density of a kind's cosines at the end in some layers [layers, bins], the mean over seeds."""
         path = self.whole().folder / "density.npz"
-        arrays = read_npz(path, {"layers": Array("whole numbers", "layers"), kind: Array("numbers", "layers bins")})
+        arrays = read_npz(path, "layers", kind)
         held = arrays["layers"].tolist()
         if missing := set(layers) - set(held):
             raise damaged(path, f"'layers' lacks {min(missing)}")
@@ -73,7 +63,8 @@ class ArmGeometry(ArmScores):
     @cached_property
     def spread(self) -> np.ndarray:
         """Mean |cos| of each token's row to all others [seeds, vocab]."""
-        return read_npz(self.whole().folder / "spread.npz", SPREAD, seeds=self.summary["seeds"])["spread"]
+        path = self.whole().folder / "spread.npz"
+        return read_npz(path, "seeds", "spread", seeds=self.summary["seeds"], gaps=True)["spread"]
 
     @cached_property
     def tokens(self) -> dict[str, np.ndarray]:
@@ -82,7 +73,7 @@ class ArmGeometry(ArmScores):
         They are seeds, tokens [vocab], nats and seen [seeds, vocab].
         """
         path, count = self.losses / "tokens.npz", self.whole().summary["seeds"]
-        arrays = read_npz(path, TOKENS)
+        arrays = read_npz(path, "seeds", "tokens", "nats", "seen")
         return arrays | {name: arrays[name][:count] for name in ("seeds", "nats", "seen")}
 
     @property

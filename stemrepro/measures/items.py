@@ -12,14 +12,10 @@ import numpy as np
 
 from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Level
-from stemrepro.measures.reading import ArmTasks, Array
+from stemrepro.measures.reading import ArmTasks
 from stemrepro.verdicts.contrast import Contrast, of_shares
 
-TASK = dict.fromkeys(("acc", "acc_norm", "answer_acc", "answer_acc_norm"), Array("yes or no", "seeds items")) | {
-    "margin": Array("numbers", "seeds items", least=None),
-    "seen": Array("whole numbers", "seeds items"),
-    "clusters": Array("labels", "items"),
-}
+TASK = ("acc", "acc_norm", "answer_acc", "answer_acc_norm", "margin", "seen", "clusters")
 """What items.npz has of each task."""
 
 

@@ -14,20 +14,9 @@ from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Level, Measure, Precondition
 from stemrepro.measures.clusters import pair_error
 from stemrepro.measures.metric import NAME, Field, metric
-from stemrepro.measures.reading import SEEDS, ArmScores, Array, read_csv, read_npz
+from stemrepro.measures.reading import ArmScores, read_csv, read_npz
 from stemrepro.verdicts.contrast import Contrast, of_shares
 from stemrepro.verdicts.rule import TOO_SMALL
-
-FACTS = {
-    "seeds": SEEDS,
-    "nats": Array("numbers", "seeds facts prompts"),
-    "first": Array("yes or no", "seeds facts prompts"),
-}
-KNOWN = {"seeds": SEEDS, "known": Array("yes or no", "seeds cases")}
-TRIALS = dict.fromkeys(("success", "kept"), Array("yes or no", "seeds cases"))
-TRIALS |= dict.fromkeys(("new", "old"), Array("numbers", "seeds cases", most=1))
-TRIALS |= dict.fromkeys(("to_target", "to_source"), Array("numbers", "seeds cases", least=None))
-"""Results of a method's cases; a divergence of 0 can be rounded to below 0."""
 
 
 class ArmFacts(ArmScores):
@@ -36,7 +25,7 @@ class ArmFacts(ArmScores):
     @cached_property
     def facts(self) -> pd.DataFrame:
         """A line per fact: entity, relation, answer, told, ambiguous, rare."""
-        return read_csv(self.folder / "facts.csv", flags=("told", "ambiguous", "rare"))
+        return read_csv(self.folder / "facts.csv", "told", "ambiguous", "rare")
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
@@ -45,7 +34,7 @@ class ArmFacts(ArmScores):
         The last prompt is the held-out template that is reported.
         """
         path = self.whole().folder / "facts.npz"
-        return read_npz(path, FACTS, seeds=self.summary["seeds"], facts=len(self.facts))
+        return read_npz(path, "seeds", "nats", "first", seeds=self.summary["seeds"])
 
     def recall(self, told: bool = True, held_out: bool = True) -> np.ndarray:
         """Return the share of facts whose answer is the first choice [seeds].
@@ -65,14 +54,14 @@ class ArmEdits(ArmScores):
     @cached_property
     def cases(self) -> pd.DataFrame:
         """A line per case: source, target, relation, lengths, source_tokens, target_tokens, ambiguous, rare."""
-        words, flags = ("source", "target", "relation", "lengths"), ("ambiguous", "rare")
-        return read_csv(self.folder / "cases.csv", "source_tokens", "target_tokens", words=words, flags=flags)
+        columns = ("source", "target", "relation", "lengths", "source_tokens", "target_tokens", "ambiguous", "rare")
+        return read_csv(self.folder / "cases.csv", *columns)
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
         """Arrays "seeds" [seeds] and "known" [seeds, cases]."""
         path = self.whole().folder / "edits.npz"
-        return read_npz(path, KNOWN, seeds=self.summary["seeds"], cases=len(self.cases))
+        return read_npz(path, "seeds", "known", seeds=self.summary["seeds"])
 
     @property
     def methods(self) -> list[str]:
@@ -91,9 +80,8 @@ class ArmEdits(ArmScores):
 
     def values(self, method: str, field: str) -> np.ndarray:
         """Return the results of a method's cases [seeds, its cases]; UserError where it wasn't tried."""
-        name, count = f"{method}/{field}", (self.cases["lengths"] == self.lengths(method)).sum()
-        path, seeds = self.whole().folder / "edits.npz", self.summary["seeds"]
-        return read_npz(path, {name: TRIALS[field]}, seeds=seeds, cases=int(count))[name].astype(float)
+        name = f"{method}/{field}"
+        return read_npz(self.whole().folder / "edits.npz", name)[name].astype(float)
 
     def own_cases(self, method: str) -> tuple[pd.DataFrame, np.ndarray]:
         """Return the cases of a method, and which of them a seed knew before the edit [seeds, its cases]."""

@@ -31,7 +31,7 @@ class ArmHaystack(ArmScores):
     def frame(self) -> pd.DataFrame:
         """A line per seed, length and depth: rows, chosen, generated, other, nats."""
         by = ("length", "depth")
-        return self.lines("haystack.csv", *by, "rows", *WAYS, "other", "nats", by=by)
+        return self.lines("haystack.csv", "rows", *WAYS, "other", "nats", by=by)
 
     def found(self, length: int, way: str = "chosen") -> pd.DataFrame:
         """Return points of needles found, by seed (rows) and depth (columns)."""

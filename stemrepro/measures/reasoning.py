@@ -6,7 +6,6 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.recipe import Recipe
@@ -15,27 +14,12 @@ from stemrepro.measures.context import EDGES, Part, mean_difference
 from stemrepro.measures.items import Sample
 from stemrepro.measures.items import difference as item_difference
 from stemrepro.measures.metric import Field, Like, metric
-from stemrepro.measures.reading import SEEDS, ArmScores, ArmTasks, Array, read_npz
+from stemrepro.measures.reading import ArmScores, ArmTasks, read_npz
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.rule import TOO_SMALL
 
-DISTANCE = {
-    "seeds": SEEDS,
-    "source": Array("labels", "documents"),
-    "distance_tokens": Array("whole numbers", "documents distances"),
-    "distance": Array("numbers", "seeds documents distances"),
-    "position_tokens": Array("whole numbers", "documents positions"),
-    "position": Array("numbers", "seeds documents positions"),
-    "word_tokens": Array("whole numbers", "vocabulary kinds"),
-    "word": Array("numbers", "seeds vocabulary kinds"),
-}
-TASK = {
-    "value": Array("numbers", "seeds items", most=100),
-    "length": Array("whole numbers", "items"),
-    "floor": Array("numbers", "items", most=100),
-    "cut": Array("yes or no", "items"),
-    "clusters": Array("labels", "items"),
-}
+DISTANCE = ("source", "distance_tokens", "distance", "position_tokens", "position", "word_tokens", "word")
+TASK = ("value", "length", "floor", "cut", "clusters")
 """Arrays of reasoning.npz for each task."""
 Words = tuple[int, int]
 """Range of lengths of items: the first, and the one after the last."""
@@ -48,11 +32,7 @@ class ArmDistance(ArmScores):
     def arrays(self) -> dict[str, np.ndarray]:
         """distance.npz as stemrepro.evaluation.distance writes it."""
         path = self.whole().folder / "distance.npz"
-        arrays = read_npz(path, DISTANCE, seeds=self.summary["seeds"], kinds=3)
-        for name in ("distance_tokens", "position_tokens"):
-            if arrays[name].shape[1] > len(EDGES):
-                raise damaged(path, f"'{name}' has {arrays[name].shape[1]} buckets; at most {len(EDGES)} can be")
-        return arrays
+        return read_npz(path, "seeds", *DISTANCE, seeds=self.summary["seeds"])
 
     def part(self, by: str, low: int, high: int = 2**30) -> Part:
         """Return sums over buckets from `low` up to `high` of `by`, "distance" or "position"."""

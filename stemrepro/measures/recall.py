@@ -24,7 +24,7 @@ class ArmRecall(ArmScores):
     def frame(self) -> pd.DataFrame:
         """A line per seed, number of pairs and length: queries, right, first_queries, first_right."""
         by = ("pairs", "length")
-        return self.lines("recall.csv", *by, "queries", "right", "first_queries", "first_right", by=by)
+        return self.lines("recall.csv", "queries", "right", "first_queries", "first_right", by=by)
 
     def accuracy(self, pairs: int, length: int, first: bool = False) -> pd.Series:
         """Return points of right values by seed; with `first` those of each key's first query."""

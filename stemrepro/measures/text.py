@@ -40,12 +40,12 @@ class TextCounts:
     @cached_property
     def distinct(self) -> pd.DataFrame:
         """Distinct tokens by vocabulary, source, window and length."""
-        return read_csv(self.folder / "distinct.csv", "vocab", "window", "length", "distinct", words=("source",))
+        return read_csv(self.folder / "distinct.csv", "vocab", "window", "length", "distinct", "source")
 
     @cached_property
     def cache(self) -> pd.DataFrame:
         """Hit rates by source, requests, policy, share of the rows and stretch."""
-        return read_csv(self.folder / "cache.csv", "share", "hit_rate", words=("source", "asked", "policy"))
+        return read_csv(self.folder / "cache.csv", "share", "hit_rate", "source", "asked", "policy")
 
     @property
     def vocab(self) -> int:
