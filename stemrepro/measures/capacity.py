@@ -40,10 +40,7 @@ LEARNT, FULL = 50.0, 90.0
 class Capacity(Measure):
     """What the recipe's arms hold at each number of people."""
 
-    fields: ClassVar[dict[str, Field]] = {
-        "variant": lambda catalog, recipe: (MAIN, *recipe.variants),
-        "cost": ("total", "active", "flop"),
-    }
+    fields: ClassVar[dict[str, Field]] = {"cost": ("total", "active", "flop")}
     preconditions: ClassVar[dict[str, Precondition]] = {
         "dense-learns": Precondition(
             f"dense knows {LEARNT:g}% of the bits of the fewest people", TOO_SMALL, ("dense",)
@@ -91,10 +88,9 @@ class Capacity(Measure):
         return self.arms[arm][variant].frame["known"].to_numpy()
 
     @metric("known", "percent of the bits known of the most people, difference of two arms")
-    @metric("known:{variant}", "the same at a variant of the recipe, or at main")
-    def share_known(self, high: str, low: str, variant: str | None = None) -> Contrast:
+    def share_known(self, high: str, low: str) -> Contrast:
         """Return a difference in percent of the bits, by seed."""
-        one, other = (self.level(arm, variant or self.most) for arm in (high, low))
+        one, other = (self.level(arm, self.most) for arm in (high, low))
         return of_shares(one.percent, other.percent, one.items, paired=False)
 
     def level(self, arm: str, variant: str) -> Level:
@@ -103,8 +99,7 @@ class Capacity(Measure):
 
     def levels(self, metric: str) -> list[Level]:
         """Return where dense stands on a share."""
-        fields = self.parse(metric).fields
-        return [] if "cost" in fields else [self.level("dense", fields.get("variant", self.most))]
+        return [self.level("dense", self.most)] if metric == "known" else []
 
     @metric(
         "{cost}",

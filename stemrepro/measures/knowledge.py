@@ -132,7 +132,6 @@ class Knowledge(Measure):
     """Facts and edits of the recipe's arms."""
 
     fields: ClassVar[dict[str, Field]] = {
-        "which": ("told", "trained", "untold"),
         "field": tuple(FIELDS),
         "method": NAME,
         "other": NAME,
@@ -189,27 +188,10 @@ class Knowledge(Measure):
         ])  # fmt: skip
         return _shares(100.0 * moved, np.full(moved.shape, 50.0), with_it, cases)
 
-    @metric(
-        "recall:{which}",
-        "facts whose answer is the first choice, in points, difference of two arms: told ones in the "
-        "held-out template, told ones in trained templates, those that were never told",
-    )
-    def recall(self, high: str, low: str, which: str) -> Contrast:
-        """Return a difference in points by seed, over the seeds that both have."""
-        told, held_out = which != "untold", which != "trained"
-        one, other = (self.level(arm, told, held_out) for arm in (high, low))
-        return of_shares(one.percent, other.percent, one.items)
-
-    def level(self, arm: str, told: bool = True, held_out: bool = True) -> Level:
-        """Return the points of facts whose answer is an arm's first choice; see `ArmFacts.recall`."""
+    def level(self, arm: str, told: bool) -> Level:
+        """Return the points of facts, told or not, whose answer is an arm's first choice in the held-out template."""
         facts = self.facts[arm]
-        prompts = 1 if held_out else facts.arrays["first"].shape[2] - 2
-        return Level(100 * facts.recall(told, held_out), float(prompts * (facts.facts["told"] == told).sum()))
-
-    def levels(self, metric: str) -> list[Level]:
-        """Return where dense stands in recall; edits are of other arms."""
-        which = self.parse(metric).fields.get("which")
-        return [self.level("dense", which != "untold", which != "trained")] if which else []
+        return Level(100 * facts.recall(told), float((facts.facts["told"] == told).sum()))
 
     @metric("{field}:{method}", "result of a method's edits (points, or a probability), difference of two arms")
     def between(self, high: str, low: str, field: str, method: str) -> Contrast:

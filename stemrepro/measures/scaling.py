@@ -35,7 +35,7 @@ class Scaling(Comparison):
         self.variants = {
             name: variant for name, variant in named.items() if not (variant.official_init or variant.tuned)
         }
-        self._laws: dict[tuple[str, bool], list[PowerLaw]] = {}
+        self._laws: dict[str, list[PowerLaw]] = {}
 
     def rungs(self, width: float = 1.0) -> dict[str | None, int]:
         """Return the tokens of each rung of a width, in rising order; the rung None is the scale itself.
@@ -112,27 +112,20 @@ class Scaling(Comparison):
             raise UserError("there is no rung below the first one")
         return np.stack([self.losses(arm, variant).whole().loss("prose").to_numpy() for variant in rungs])
 
-    def laws(self, arm: str, widths: bool = False) -> list[PowerLaw]:
-        """Return the power laws fitted to an arm's own ladder, a law per seed.
-
-        They are over tokens at the scale's width, or over parameters and tokens (`widths`). Two widths can't tell an
-        exponent of parameters from a floor. So with two both axes share one exponent; with three each has its own.
-
-        Raises:
-            UserError: too few rungs, or one width alone.
-        """
-        if (arm, widths) not in self._laws:
-            self._laws[arm, widths] = self._fitted(arm, widths)
-        return self._laws[arm, widths]
-
-    def _fitted(self, arm: str, widths: bool) -> list[PowerLaw]:
-        rows, sizes, tied = self.fitted_to(arm, widths)
-        return [fit(losses, *sizes, tied=tied) for losses in rows.T]
+    def laws(self, arm: str) -> list[PowerLaw]:
+        """Return the power laws over tokens of an arm's ladder at the scale's width, a law per seed."""
+        if arm not in self._laws:
+            rows, sizes, _ = self.fitted_to(arm, widths=False)
+            self._laws[arm] = [fit(losses, *sizes) for losses in rows.T]
+        return self._laws[arm]
 
     def fitted_to(
         self, arm: str, widths: bool, only: Collection[str | None] | None = None
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...], bool]:
         """Return the data that a law is fitted to.
+
+        Two widths can't tell an exponent of parameters from a floor. So with two both axes share one exponent; with
+        three each has its own.
 
         Args:
             arm: whose losses these are.
@@ -168,24 +161,17 @@ class Scaling(Comparison):
         """Return the tokens per parameter at each rung of a width; all of dense's parameters count, as in the paper."""
         return {variant: tokens / self.parameters("dense", width) for variant, tokens in self.rungs(width).items()}
 
-    def multiplier(self, high: str, low: str, axis: str, variant: str | None) -> np.ndarray:
+    def multiplier(self, high: str, low: str, variant: str | None) -> np.ndarray:
         """Return log2 of how many times a rung's tokens the first arm needs for the second's loss there, by seed.
-
-        Along the axis "parameters" it is a multiple of the first arm's parameters.
 
         Raises:
             UserError: no rung of the scale's width.
             Unmeasured: a seed's loss is below what the first arm's law ever reaches, or too far beyond its last rung.
                 Then the ladder would have to be extrapolated by more than its own length.
         """
-        tokens, over = self.narrow_tokens(variant), axis == "parameters"
+        tokens, sizes = self.narrow_tokens(variant), list(self.rungs().values())
         targets = self.losses(low, variant).whole().loss("prose").to_numpy()
-        sizes = [self.parameters(high, w) for w in self.widths()] if over else list(self.rungs().values())
-        spent = self.parameters(high) if over else tokens
-        reached = [
-            law.reach(loss, None, tokens) if over else law.reach(loss, None)
-            for law, loss in zip(self.laws(high, over), targets, strict=True)
-        ]
+        reached = [law.reach(loss) for law, loss in zip(self.laws(high), targets, strict=True)]
         where = variant or "the last rung"
         if never := int(np.isinf(reached).sum()):
             raise Unmeasured(
@@ -195,10 +181,10 @@ class Scaling(Comparison):
         span = max(sizes) / min(sizes)
         if (most := max(reached) / max(sizes)) > span:
             raise Unmeasured(
-                f"{high} would reach {low}'s loss at {where} only with {most:.3g} times the most {axis} of its ladder, "
+                f"{high} would reach {low}'s loss at {where} only with {most:.3g} times the most tokens of its ladder, "
                 f"which spans a factor of {span:.3g}"
             )
-        return np.log2(np.array(reached) / spent)
+        return np.log2(np.array(reached) / tokens)
 
     def below(self, variant: str | None) -> list[str | None]:
         """Return the rungs from which one is predicted.
@@ -296,10 +282,6 @@ class Scaling(Comparison):
         f"by seed{AT}",
     )
     @metric(
-        "{of=parameter-multiplier}[@{variant}]",
-        f"the same in parameters of the first arm, by its law over both widths{AT}",
-    )
-    @metric(
         "{of=flop-multiplier}[@{variant}]",
         f"the same in training FLOPs: the tokens' times the first arm's forward FLOPs over the second's{AT}",
     )
@@ -310,7 +292,7 @@ class Scaling(Comparison):
     )
     def scaling(self, high: str, low: str, of: str, variant: str | None = None) -> Contrast:
         """Return a multiplier's log2 by seed; see `multiplier`."""
-        times = self.multiplier(high, low, "parameters" if of == "parameter-multiplier" else "tokens", variant)
+        times = self.multiplier(high, low, variant)
         if of == "flop-multiplier":
             times = times + np.log2(self.flops(high) / self.flops(low))
         if of == "time-multiplier":

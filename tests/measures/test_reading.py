@@ -1,4 +1,4 @@
-"""Every array, column and key that is read of score files: a missing one is named, as are numbers that aren't finite."""
+"""Every array, column and key that is read of score files: a missing one is named, as is a number that isn't finite."""
 
 import json
 import shutil
