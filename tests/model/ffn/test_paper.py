@@ -33,32 +33,6 @@ def inputs():
     return torch.randn(2, 5, 8), torch.tensor([[1, 3, 3, 0, 10], [2, 1, 4, 3, 7]])
 
 
-def test_stem_equals_a_plain_loop(inputs):
-    x, tokens = inputs
-    ffn = Stem(CONFIG)
-    expected = torch.zeros_like(x)
-    for b in range(2):
-        for t in range(5):
-            gate = ffn.gate.weight @ x[b, t]
-            row = ffn.table.weight[tokens[b, t]]
-            middle = [float(g) / (1 + float(torch.exp(-g))) * float(u) for g, u in zip(gate, row, strict=True)]
-            expected[b, t] = ffn.down.weight @ torch.tensor(middle)
-    torch.testing.assert_close(ffn(x, tokens), expected)
-
-
-def test_a_table_that_holds_the_up_projection_gives_the_dense_output():
-    """Where a token's input is always the same, row W_u x makes STEM the dense FFN."""
-    torch.manual_seed(1)
-    dense, stem = SwiGLU(CONFIG), Stem(CONFIG)
-    tokens = torch.tensor([[1, 3, 3, 0, 10]])
-    x = torch.randn(11, 8)[tokens]
-    stem.gate, stem.down = dense.gate, dense.down
-    with torch.no_grad():
-        for place, token in enumerate(tokens[0]):
-            stem.table.weight[token] = dense.up.weight @ x[0, place]
-    torch.testing.assert_close(stem(x, tokens), dense(x, tokens))
-
-
 def test_token_only_ignores_the_context(inputs):
     x, tokens = inputs
     ffn = TokenOnly(CONFIG)

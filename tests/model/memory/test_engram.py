@@ -97,19 +97,6 @@ def test_scores_near_zero_keep_their_sign_and_have_a_gradient(memory):
     assert x.grad.isfinite().all()
 
 
-def test_other_layers_pass_the_stream_on(memory):
-    x = torch.randn(2, 12, 8)
-    assert memory.before(0, x, TOKENS) is x
-
-
-def test_the_convolution_starts_at_zero():
-    model = build(CONFIG, seed=0)
-    assert not model.memory.kernels.any()
-    x = torch.randn(2, 12, 8)
-    assert not model.memory.convolved(0, x).any()
-    assert all(norm.weight.eq(1).all() for norm in model.memory.value_norms)
-
-
 def test_no_product_overflows_at_the_largest_vocabulary():
     memory = Engram(replace(CONFIG, vocab=128256))
     assert all(0 < int(c) * 128255 < 2**63 and c % 2 for c in memory.factors.flatten())
