@@ -251,7 +251,7 @@ def score(run: Run, report: Callable, asked: Knowledge, tokenizer_file: Path, fa
 
 def write(scored: Scored) -> dict:
     """Write cases.csv and edits.npz of one arm (all its seeds); return the content of summary.json."""
-    pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
+    pairs = scored.ended
     atlas, tokenizer = read_atlas(scored.given["facts"]), read_tokenizer(scored.given["tokenizer_file"])
     every_case = cases(atlas, tokenizer, scored.given["asked"].pairs)
     atomic_write(scored.out / "cases.csv", case_table(every_case, atlas).to_csv(index=False))

@@ -206,7 +206,7 @@ def score(run: Run, report: Callable, asked: Geometry, tokens: int) -> dict:
 
 def write(scored: Scored) -> dict:
     """Write one arm's score files (all its seeds) but summary.json; return its content. Equal results, equal bytes."""
-    pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
+    pairs = scored.ended
     first = scored.runs[0].model
     about = {"width": first.width, "ffn_width": first.ffn_width, "layers": []}
     if not pairs:

@@ -16,7 +16,7 @@ from stemrepro.config.scores import Recall
 from stemrepro.data.recall import made_up_words, pairs_and_queries
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored, save_frame
+from stemrepro.evaluation.writing import Scored
 from stemrepro.training.run import Run
 
 
@@ -77,7 +77,4 @@ def score(run: Run, report: Callable, asked: Recall, tokenizer_file: Path, keys:
 
 def write(scored: Scored) -> dict:
     """Write recall.csv of one arm (all its seeds); summary.json says nothing more."""
-    pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
-    if pairs:
-        save_frame(scored.out / "recall.csv", pd.concat([result.assign(seed=run.seed) for run, result in pairs]))
-    return {}
+    return scored.save_lines("recall.csv")

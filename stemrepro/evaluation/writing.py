@@ -26,6 +26,18 @@ class Scored:
     out: Path
     given: dict
 
+    @property
+    def ended(self) -> list[tuple[Run, dict]]:
+        """The runs that didn't diverge, with their results."""
+        pairs = zip(self.runs, self.results, strict=True)
+        return [(run, result) for run, result in pairs if run.diverged is None]
+
+    def save_lines(self, file: str) -> dict:
+        """Write results that are frames into a CSV file, each with its run's seed; summary.json says nothing more."""
+        if self.ended:
+            save_frame(self.out / file, pd.concat([result.assign(seed=run.seed) for run, result in self.ended]))
+        return {}
+
 
 def save_frame(path: Path, frame: pd.DataFrame) -> None:
     """Write a CSV file; raise UserError when a number in it isn't finite, or a loss is below 0."""

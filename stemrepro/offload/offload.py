@@ -5,7 +5,6 @@ systems text has asynchronous prefetch, de-duplication of ids, and a cache of ho
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -54,7 +53,7 @@ class OffloadedTables:
     them, and the model waits.
 
     Args:
-        tables: [vocab, width] each, in host memory or mapped from a file; pinned where the link wants that.
+        tables: [vocab, width] each, in host memory; pinned where the link wants that.
         distinct: bring each row of a pass once.
         cache: keeps rows on the device from pass to pass; needs `distinct`, and belongs to these tables alone.
 
@@ -227,18 +226,3 @@ def offload(
         lambda _, inputs, named: offloaded.begin(inputs[0] if inputs else named["tokens"]), with_kwargs=True
     )
     return offloaded
-
-
-def mapped(path: Path, vocab: int, width: int, dtype: torch.dtype) -> Tensor:
-    """Return a table [vocab, width] that stays on disk: the file's bytes row by row.
-
-    Only rows that are read come into memory.
-
-    Raises:
-        UserError: the file has another size.
-    """
-    wanted = vocab * width * torch.empty(0, dtype=dtype).element_size()
-    size = path.stat().st_size
-    if size != wanted:
-        raise UserError(f"{path} has {size:,} bytes; a table [{vocab}, {width}] of {dtype} has {wanted:,}")
-    return torch.from_file(str(path), shared=True, size=vocab * width, dtype=dtype).view(vocab, width)
