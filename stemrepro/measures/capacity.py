@@ -89,7 +89,6 @@ class Capacity(Measure):
 
     @metric("known", "percent of the bits known of the most people, difference of two arms")
     def share_known(self, high: str, low: str) -> Contrast:
-        """Return a difference in percent of the bits, by seed."""
         one, other = (self.level(arm, self.most) for arm in (high, low))
         return of_shares(one.percent, other.percent, one.items, paired=False)
 
@@ -107,7 +106,6 @@ class Capacity(Measure):
         "doublings by which the first arm exceeds the second",
     )
     def known_per_cost(self, high: str, low: str, cost: str) -> Contrast:
-        """Return log2 of a ratio by seed; NaN where less than a bit is known."""
         bits = {arm: self.bits(arm, self.most) for arm in (high, low)}
         return unpaired(
             *(np.log2(np.where(known >= 1, known, np.nan) / self.costs(arm)[cost]) for arm, known in bits.items())

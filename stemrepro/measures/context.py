@@ -137,11 +137,6 @@ class Context(CountsText):
     )
     @metric("growth:{growth=order}", "the same after the first half as it is less that after the same tokens shuffled")
     def growth(self, high: str, low: str, growth: str) -> Contrast:
-        """Return loss(high) - loss(low) under the first condition of a growth less that under the second.
-
-        Raises:
-            UserError: arms scored on different seeds or documents.
-        """
         first, second = self.arms[high], self.arms[low]
         for name in ("seeds", "by_position_tokens", "by_target_tokens"):
             if not np.array_equal(first.arrays[name], second.arrays[name]):

@@ -83,12 +83,10 @@ class Costs(Measure):
 
     @metric("layer_saving:{shape}", "percent of a replaced layer's forward FLOPs that is saved", exact=True)
     def layer_saving(self, shape: Shape) -> float:
-        """Return the percentage at LENGTH tokens of context."""
         return 100 * layer_saving(shape)
 
     @metric("model_saving:{shape}:{placement}", "percent of a model's forward FLOPs that is saved", exact=True)
     def model_saving(self, shape: Shape, placement: str) -> float:
-        """Return the percentage at LENGTH tokens of context."""
         return 100 * model_saving(shape, placement)
 
     @metric(
@@ -97,12 +95,10 @@ class Costs(Measure):
         exact=True,
     )
     def decode_saving(self, shape: Shape, sequences: int) -> float:
-        """Return the percentage at LENGTH tokens of context."""
         return 100 * table_1_decode_saving(shape, LENGTH, sequences)
 
     @metric("doubled:{shape}:{what}", "by what FLOPs or row bytes grow when widths double", exact=True)
     def doubled(self, shape: Shape, what: str) -> float:
-        """Return the factor."""
         compute, rows = doubled(shape)
         return compute if what == "compute" else rows
 
@@ -112,7 +108,6 @@ class Costs(Measure):
         exact=True,
     )
     def more_traffic(self, shape: Shape, stem: str, rival: str) -> int:
-        """Count the numbers of ranks."""
         return sum(traffic(shape, stem, ranks) > traffic(shape, rival, ranks) for ranks in RANKS)
 
     @metric(
@@ -121,5 +116,4 @@ class Costs(Measure):
         exact=True,
     )
     def traffic_of_tables(self, shape: Shape, ranks: int) -> float:
-        """Return the percentage."""
         return 100 * (traffic(shape, "distinct", ranks, "full") / traffic(shape, "distinct", ranks) - 1)

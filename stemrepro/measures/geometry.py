@@ -197,11 +197,6 @@ class Angles(Measure):
         "p95 over that of random directions of the same rank, difference of two arms",
     )
     def between(self, high: str, low: str, statistic: str, what: str, centred: bool = False) -> Contrast:
-        """Return a difference of two arms by seed, the mean over layers that both have.
-
-        Raises:
-            UserError: they have different seeds.
-        """
         first, second = self.arms[high], self.arms[low]
         layers = [layer for layer in first.layers if layer in second.layers]
         name = "p95" if statistic == "excess" else statistic
@@ -214,25 +209,21 @@ class Angles(Measure):
 
     @metric("floor:rows", "an arm's p95 over that of random directions, less 1")
     def over_random(self, high: str, low: str) -> Contrast:
-        """Return the first arm's p95 over that of random directions, less 1, by seed."""
         first = self.arms[high]
         return Contrast(first.by_layer("p95", "rows").mean(axis=1).to_numpy() / first.random("rows") - 1)
 
     @metric("learnt:rows", "an arm's p95 at the start of training less that at its end")
     def learnt(self, high: str, low: str) -> Contrast:
-        """Return what training takes off the first arm's p95, by seed."""
         start, end = (self.arms[high].by_layer("p95", "rows", share=share).mean(axis=1) for share in (0.0, 1.0))
         return Contrast((start - end).to_numpy())
 
     @metric("depth:rows", "an arm's p95 in the deepest table less that in the first")
     def over_depth(self, high: str, low: str) -> Contrast:
-        """Return a difference of two tables of the first arm by seed."""
         by_layer = self.arms[high].by_layer("p95", "rows")
         return Contrast((by_layer[max(by_layer.columns)] - by_layer[min(by_layer.columns)]).to_numpy())
 
     @metric("frequency:rows", "an arm's p95 of frequent tokens' rows less that of rare ones'")
     def over_frequency(self, high: str, low: str) -> Contrast:
-        """Return a difference of two kinds of rows of the first arm by seed; NaN where there are too few."""
         first = self.arms[high]
         if self.untestable("frequency:rows", "none"):
             return Contrast(np.full(first.summary["seeds"], np.nan))
@@ -240,7 +231,6 @@ class Angles(Measure):
 
     @metric("gain:rows", "rank correlation over tokens of spread and gain over the first arm, at equal frequency")
     def gain(self, high: str, low: str) -> Contrast:
-        """Return the correlation by seed."""
         return gain_correlation(self.arms[high], self.arms[low])
 
     def untestable(self, metric: str, precondition: str) -> str | None:

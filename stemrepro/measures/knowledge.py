@@ -195,11 +195,6 @@ class Knowledge(Measure):
 
     @metric("{field}:{method}", "result of a method's edits (points, or a probability), difference of two arms")
     def between(self, high: str, low: str, field: str, method: str) -> Contrast:
-        """Return a difference of two arms, seed by seed, over the cases that both knew.
-
-        Raises:
-            UserError: the arms have different seeds or cases.
-        """
         one, other = self.edits[high], self.edits[low]
         count = min(len(edits.arrays["seeds"]) for edits in (one, other))
         (cases, known), (same, also) = one.own_cases(method), other.own_cases(method)
@@ -210,11 +205,6 @@ class Knowledge(Measure):
 
     @metric("{field}:{method}>{other}", "the same of the first arm alone, difference of two methods on the same cases")
     def over_method(self, high: str, low: str, field: str, method: str, other: str) -> Contrast:
-        """Return a difference of two methods by seed.
-
-        Raises:
-            UserError: they are for different cases.
-        """
         edits = self.edits[high]
         if edits.lengths(method) != edits.lengths(other):
             raise UserError(f"'{method}' and '{other}' are methods of different cases")
@@ -232,12 +222,10 @@ class Knowledge(Measure):
         "in points above 50, first arm",
     )
     def alone(self, high: str, low: str, field: str, method: str) -> Contrast:
-        """Return the result of the first arm's edits, by seed."""
         return self.of(high, field, method)
 
     @metric("{label}:{method}", "success in cases without the label less that in cases with it, points, first arm")
     def over_label(self, high: str, low: str, label: str, method: str) -> Contrast:
-        """Return a difference of two kinds of the first arm's cases, by seed."""
         edits = self.edits[high]
         cases, known = edits.own_cases(method)
         has, values = cases[label].to_numpy(bool), 100 * edits.values(method, "success")

@@ -102,7 +102,6 @@ class Leaderboard(Comparison):
 
     @metric("lead[@{variant}]", "loss below the first arm's, in % of the first's bits per byte")
     def lead(self, high: str, low: str, variant: str | None = None) -> Contrast:
-        """Return the second arm's lead over the first on a track, by seed."""
         return losses.lead(self.losses(high, variant), self.losses(low, variant))
 
     def on(self, track: str | None) -> list[str]:

@@ -102,7 +102,6 @@ class Needle(Measure):
     )
     @metric("{way}:{length}@{variant}", "the same after the extension at that variant")
     def lead(self, high: str, low: str, length: int, way: str = "chosen", variant: str = MAIN) -> Contrast:
-        """Return the points by seed that one arm finds more than another, over the seeds that both have."""
         pair = (self.found(variant, arm, length, way) for arm in (high, low))
         return of_shares(*pair, self.needles(variant, high, length))
 
@@ -111,7 +110,6 @@ class Needle(Measure):
         "lead at the length of the extension less lead at the length before it, both after the extension, points",
     )
     def growth(self, high: str, low: str) -> Contrast:
-        """Return how the lead after the extension changes with the length, by seed."""
         leads = [self.lead(high, low, self.length(variant), variant=KEPT) for variant in (KEPT, MAIN)]
         return Contrast(leads[0].differences - leads[1].differences)
 
@@ -121,14 +119,12 @@ class Needle(Measure):
         "are drawn anew, points",
     )
     def lost_anew(self, high: str, low: str, length: int) -> Contrast:
-        """Return the points by seed that the first arm loses."""
         return of_shares(
             *(self.found(variant, high, length) for variant in (KEPT, ANEW)), self.needles(KEPT, high, length)
         )
 
     @metric("anew-loss", "the same of the loss, nats per token of plain prose at the end of the extension")
     def loss_anew(self, high: str, low: str) -> Contrast:
-        """Return the nats by seed that the first arm loses."""
         return losses.contrast(self.losses(ANEW, high), self.losses(KEPT, high), "prose")
 
     def untestable(self, metric: str, precondition: str) -> str | None:

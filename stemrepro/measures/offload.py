@@ -244,7 +244,6 @@ class Offload(CountsText):
 
     @metric("share_grows", "sources of text of which longer passes bring no smaller share of their rows", exact=True)
     def share_grows(self) -> int:
-        """Count such sources."""
         return sum(bool((np.diff(self.distinct_share(source)[1]) >= 0).any()) for source in self.text.sources())
 
     @metric(
@@ -264,7 +263,6 @@ class Offload(CountsText):
         exact=True,
     )
     def prefill(self, how: str, shape: Shape, placement: str, device: Device) -> float:
-        """Return the percentage of a way to bring rows."""
         works = [PREFILL] if how == "prefill_cold" else PROMPT
         home = Home(ahead=0) if how == "prefill_asked" else HOMES["ahead, distinct"]
         return self.slowdown(shape, placement, device, works, home)
@@ -275,7 +273,6 @@ class Offload(CountsText):
         exact=True,
     )
     def decode(self, shape: Shape, placement: str, device: Device, sequences: int) -> float:
-        """Return the percentage of a step of decoding."""
         return self.slowdown(shape, placement, device, [decode(sequences)], HOMES["ahead"])
 
     @metric(
@@ -285,15 +282,6 @@ class Offload(CountsText):
         exact=True,
     )
     def training(self, shape: Shape, placement: str, device: Device, ahead: bool, tokens: int = STEP) -> float:
-        """Return the percentage of a training step.
-
-        Args:
-            shape: of the model.
-            placement: of STEM's layers.
-            device: with its link and host.
-            ahead: whether rows come a step ahead.
-            tokens: of the step.
-        """
         work = shape, placement, tokens, device, self.step_rows(tokens)
         return 100 * (from_host(*work, ahead).seconds / on_device(*work) - 1)
 
@@ -303,7 +291,6 @@ class Offload(CountsText):
         exact=True,
     )
     def more_memory(self) -> int:
-        """Count such shapes."""
         return sum(
             any(
                 device_bytes(shape, placement, HOMES["ahead"], PREFILL.total)

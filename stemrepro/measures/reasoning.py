@@ -116,7 +116,6 @@ class Scored(Measure):
         "points of a task or group, of items of so many words; after an extension at a variant",
     )
     def score(self, high: str, low: str, task: str, words: Words | None = None, variant: str = MAIN) -> Contrast:
-        """Return a difference of two arms by seed."""
         one, other = (self.items(arm, variant).sample(task, words) for arm in (high, low))
         if not one.values.size:
             return Contrast(np.array([np.nan]))
@@ -184,9 +183,9 @@ class Reasoning(Scored):
         "the same on words that occurred last 16 or more tokens back less that on the same words nearer by",
     )
     def same_words(self, high: str, low: str, growth: str) -> Contrast:
-        """Return loss(high) - loss(low) on other kinds of targets less that on the first kind of GROWTHS, word by word.
+        """Return, by seed, the mean over words of a difference of its two means.
 
-        For each word it is the difference of its two means. The weight of a word is n1 n2 / (n1 + n2), by which its two
+        The weight of a word is n1 n2 / (n1 + n2), by which its two
         means are known. The error is that between words.
         """
         first, others = GROWTHS[growth]

@@ -84,7 +84,6 @@ class Recall(Measure):
     @metric("{what=longer}", "the same as recalled at the longest documents, longer than those trained on")
     @metric("{what=longer-most}", "the same there with the most pairs that training has")
     def recalled(self, high: str, low: str, pairs: int | None = None, what: str | None = None) -> Contrast:
-        """Return a difference in points by seed, over the seeds that both have."""
         one, other = (self.level(arm, pairs, what) for arm in (high, low))
         return of_shares(one.percent, other.percent, one.items)
 
@@ -102,7 +101,6 @@ class Recall(Measure):
 
     @metric("pairs-slope", "how an arm's lead over the other changes with each doubling of the number of pairs, points")
     def over_pairs(self, high: str, low: str) -> Contrast:
-        """Return the slope of the lead over log2 of the number of pairs, by seed."""
         steps = self.pairs(self.trained)
         leads = [self.recalled(high, low, pairs).differences for pairs in steps]
         return Contrast(np.polyfit(np.log2(steps), np.stack(leads), 1)[0])

@@ -73,7 +73,6 @@ class Retrofit(Measure):
     )
     @metric("{name=lead}:{way}", f"the same with dense trained in one stage, {LOSS_UNIT}")
     def lead(self, high: str, low: str, name: str, way: str) -> Contrast:
-        """Return what the second arm ends below the first, by seed."""
         self.check_made(name, low, high, way)
         return losses.contrast(self.arms[SCRATCH if name == "gain" else MAIN][high], self.arms[way][low], "prose")
 
@@ -83,7 +82,6 @@ class Retrofit(Measure):
         f"on the same batches, {LOSS_UNIT}",
     )
     def early(self, high: str, low: str, rows: str) -> Contrast:
-        """Return a difference of training losses by seed."""
         self.check_made("early", high, low)
         first, second = self.second_stage(high, low, rows)
         start, stop = first.shape[1] // TENTH, 2 * first.shape[1] // TENTH
@@ -96,7 +94,6 @@ class Retrofit(Measure):
         f"in two stages or in one, or retrofitted with the mean row for all{CANCELS}, {LOSS_UNIT}",
     )
     def lag(self, high: str, low: str, other: str) -> Contrast:
-        """Return the first arm's loss less that of another way to it, by seed."""
         self.check_made("behind", high, low)
         return losses.contrast(self.arms[ROWS][high], self.arms[other][high], "prose")
 
@@ -106,7 +103,6 @@ class Retrofit(Measure):
         f"{LOSS_UNIT}",
     )
     def interpolation(self, high: str, low: str) -> Contrast:
-        """Return what the second arm ends below the first, by seed."""
         return losses.contrast(self.arms[ROWS][high], self.arms[INTERPOLATED][low], "prose")
 
     @metric(
@@ -115,7 +111,6 @@ class Retrofit(Measure):
         f"retrofitted less dense's, {LOSS_UNIT}",
     )
     def at_once(self, high: str, low: str, rows: str) -> Contrast:
-        """Return a difference of training losses by seed."""
         self.check_made("at-once", high, low)
         first, second = self.second_stage(high, low, rows)
         return Contrast((first - second)[:, 0])

@@ -81,7 +81,6 @@ class TrainingRoi(Comparison):
     @metric("{what=roi-above-chance}", "the same with chance taken off both accuracies")
     @metric("{what=accuracy-factor}", "log of the accuracy alone")
     def ratio(self, high: str, low: str, what: str) -> Contrast:
-        """Return a logarithm by seed, with the error between items."""
         first, second = self.arms[high], self.arms[low]
         floor = chance(first) if what == "roi-above-chance" else 0.0
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -102,5 +101,4 @@ class TrainingRoi(Comparison):
         "{what=equal-flops}", "prose loss once as many FLOPs are spent as the cheaper arm's run has", robustness=True
     )
     def over_flops(self, high: str, low: str, what: str, setting: str | None = None) -> Contrast:
-        """Return what losses during training say, by seed."""
         return by_curve(*self.pair(high, low, setting), what)

@@ -74,14 +74,12 @@ class Scaling(Comparison):
 
     @metric("tokens:{span}", "slope of the prose gap of two arms per doubling of tokens, over early or late rungs")
     def slope(self, high: str, low: str, span: slice) -> Contrast:
-        """Return the least-squares slope of the gap over log2 of the tokens, by seed, over the rungs of a span."""
         rungs = dict(list(self.rungs().items())[span])
         gaps = [losses.contrast(self.losses(high, at), self.losses(low, at), "prose") for at in rungs]
         return Contrast(losses.slope(np.array(list(rungs.values())), np.stack([gap.differences for gap in gaps])))
 
     @metric("prose@{variant}", "prose loss at a variant of the recipe")
     def gap(self, high: str, low: str, variant: str | None, bucket: Bucket | None = None) -> Contrast:
-        """Return loss(high) - loss(low) at one rung on prose, over all of its seeds."""
         return losses.contrast(self.all_losses(high, variant), self.all_losses(low, variant), "prose", bucket)
 
     def relative_gap(self, high: str, low: str, variant: str | None) -> Contrast:
@@ -255,13 +253,6 @@ class Scaling(Comparison):
         "prose gap of two arms at the scale's width less that at a wider rung, at equal tokens per parameter",
     )
     def over_width(self, high: str, low: str, variant: str) -> Contrast:
-        """Return the gap of two arms at the scale's width less that at a wider rung.
-
-        Both are taken after as many tokens per parameter of dense's.
-
-        Raises:
-            UserError: the scale's width has no rung of as many tokens per parameter, to 5%.
-        """
         wide = self.tokens_a_parameter(self.width_of(variant))[variant]
         narrow, x = min(self.tokens_a_parameter().items(), key=lambda item: abs(np.log(item[1] / wide)))
         if not 0.95 < x / wide < 1.05:
@@ -273,7 +264,6 @@ class Scaling(Comparison):
 
     @metric("interaction[@{variant}]", factorial.WORDS)
     def interaction(self, high: str, low: str, variant: str | None = None) -> Contrast:
-        """Return the contrast of stemrepro.measures.factorial at one rung."""
         return factorial.interaction(high, low, tuple(self.arms), lambda arm: self.all_losses(arm, variant))
 
     @metric(
@@ -291,7 +281,6 @@ class Scaling(Comparison):
         f"as the scale has them{AT}",
     )
     def scaling(self, high: str, low: str, of: str, variant: str | None = None) -> Contrast:
-        """Return a multiplier's log2 by seed; see `multiplier`."""
         times = self.multiplier(high, low, variant)
         if of == "flop-multiplier":
             times = times + np.log2(self.flops(high) / self.flops(low))

@@ -207,12 +207,10 @@ class Stability(Comparison):
 
     @metric("spikes", "loss spikes per thousand steps", robustness=True)
     def spikes(self, high: str, low: str, setting: str | None = None) -> Contrast:
-        """Return a difference of counts in the loss, by seed."""
         return difference(*(rate(arm.steps["loss"]) for arm in self.pair(high, low, setting)))
 
     @metric("norm-spikes", "spikes of the gradient norm per thousand steps", robustness=True)
     def norm_spikes(self, high: str, low: str, setting: str | None = None) -> Contrast:
-        """Return a difference of counts in the gradient's norm, by seed."""
         return difference(*(rate(arm.steps["norm"]) for arm in self.pair(high, low, setting)))
 
     def tried(self, high: str, low: str, setting: str | None) -> tuple[list[ArmLosses], ...] | None:
@@ -232,7 +230,6 @@ class Stability(Comparison):
         robustness=True,
     )
     def limit(self, high: str, low: str, setting: str | None = None) -> Contrast | None:
-        """Return a difference of limits by seed; Unmeasured where no run of either arm reaches one."""
         if (tried := self.tried(high, low, setting)) is None:
             return None
         neither = np.logical_and(*map(unlimited, tried))
@@ -245,7 +242,6 @@ class Stability(Comparison):
 
     @metric("rate-sensitivity", "short runs' mean loss over the learning rates tried less the lowest", robustness=True)
     def sensitivity(self, high: str, low: str, setting: str | None = None) -> Contrast | None:
-        """Return a difference of the part of the loss that the learning rate decides, by seed."""
         tried = self.tried(high, low, setting)
         return None if tried is None else difference(*map(rate_sensitivity, tried))
 
@@ -255,7 +251,6 @@ class Stability(Comparison):
     )
     @metric("{which=long-blow-ups}", "the same of the longer runs at high learning rates")
     def more_blow_ups(self, high: str, low: str, which: str) -> Contrast:
-        """Return a difference of shares by seed; Unmeasured where no run of either arm blows up at any rate."""
         long = which == "long-blow-ups"
         runs = [self.long_runs(arm) if long else self.short_runs(arm, clipped=False) for arm in (high, low)]
         if not all(runs):
@@ -267,7 +262,6 @@ class Stability(Comparison):
 
     @metric("early", "prose loss at the first mark of training", robustness=True)
     def early(self, high: str, low: str, setting: str | None = None) -> Contrast:
-        """Return a difference of early losses by seed."""
         return difference(*map(first_mark, self.pair(high, low, setting)))
 
     def blow_ups(self, runs: list[ArmLosses]) -> np.ndarray:

@@ -105,7 +105,6 @@ class CountsText(Measure):
 
     @metric("not_sublinear", "sources whose exponent of Heaps' law isn't surely below 1", exact=True)
     def not_sublinear(self) -> int:
-        """Count sources whose distinct tokens may grow as fast as the text."""
         text = self.text
         return sum(not text.heaps(source, text.vocab)[0].interval(0.05)[1] < 1 for source in text.sources())
 
@@ -115,7 +114,6 @@ class CountsText(Measure):
         exact=True,
     )
     def touches_more(self, experts: int, used: int) -> int:
-        """Count sources whose tokens touch a table no less than experts."""
         share = experts_touched(MOE_TOKENS, experts, used)
         tables = [self.text.growth(source, self.text.vocab) for source in self.text.sources()]
         return sum(table[min(MOE_TOKENS, table.columns.max())].mean() / self.text.vocab >= share for table in tables)
@@ -126,6 +124,5 @@ class CountsText(Measure):
         exact=True,
     )
     def cache_below(self, asked: str, policy: str, share: float, percent: float) -> int:
-        """Count sources that a cache serves less of."""
         rates = [self.text.hit_rate(source, asked, policy, share) for source in self.text.sources()]
         return sum(rate.mean < percent for rate in rates)
