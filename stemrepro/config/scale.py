@@ -68,10 +68,7 @@ class Scale(OfSomeScales):
         None, description="a scale whose values stand where the file names none; null takes one away"
     )
     data: Name = Field(description="a mix of recipes/mixes.yaml")
-    mid: Name | None = Field(
-        None,
-        description="a mix of kind 'blend', for variants that go on with it",
-    )
+    mid: Name | None = Field(None, description="a mix of kind 'blend', for variants that go on with it")
     scoreboard: str = Field(
         pattern=r"^results(/[a-z0-9][a-z0-9.-]*)?$", description="folder of the pages with every claim"
     )
@@ -94,8 +91,7 @@ class Scale(OfSomeScales):
         default_factory=dict, description="winners of results/start/sweeps, by family of arms"
     )
     step_times: dict[Name, Factor] = Field(
-        default_factory=dict,
-        description="time of a training step / dense's, by arm (benchmarks.engine)",
+        default_factory=dict, description="time of a training step / dense's, by arm (benchmarks.engine)"
     )
     seeds: Annotated[
         tuple[Annotated[int, Field(ge=0, lt=2**32)], ...],

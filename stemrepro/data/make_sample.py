@@ -32,10 +32,7 @@ ENTITIES = 24
 def write_documents(limits: dict[str, int], raw: Path, longest: int, out: Path) -> None:
     """Write documents of at most `longest` bytes, in hash order, until each source's share is full."""
     left, chosen = dict(limits), []
-    for document in sorted(
-        read_documents(ArchiveMix(kind="archives", sources=tuple(limits)), raw),
-        key=hash_order,
-    ):
+    for document in sorted(read_documents(ArchiveMix(kind="archives", sources=tuple(limits)), raw), key=hash_order):
         size = len(json.dumps(asdict(document), ensure_ascii=False).encode()) + 1
         if size <= min(longest, left[document.source]):
             left[document.source] -= size

@@ -97,7 +97,6 @@ class Capacity(Measure):
         return Level(self.percent(arm, variant), self.arms[arm][variant].frame["facts"].to_numpy(float))
 
     def levels(self, metric: str) -> list[Level]:
-        """Return where dense stands on a share."""
         return [self.level("dense", self.most)] if metric == "known" else []
 
     @metric(
@@ -112,7 +111,6 @@ class Capacity(Measure):
         )
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return why a claim can't be tested, or None: dense learns too little, or can hold all that there is."""
         fewest = next(iter(self.sizes))
         if precondition == "dense-learns" and (few := self.level("dense", fewest)).below(LEARNT):
             return f"dense knows {few.words} of the bits of the fewest people; {LEARNT:g} are needed"
@@ -121,7 +119,6 @@ class Capacity(Measure):
         return None
 
     def runs(self) -> dict[str, ArmCapacity]:
-        """Return the arms at every number of people."""
         return {
             str(Address(variant, arm)): scores
             for arm, variants in self.arms.items()

@@ -47,7 +47,6 @@ class ArmContext:
 
     @property
     def summary(self) -> dict:
-        """Costs and hashes of the runs."""
         return self.losses.summary
 
 

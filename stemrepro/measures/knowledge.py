@@ -235,7 +235,6 @@ class Knowledge(Measure):
         return of_shares(without.differences, labelled.differences, count, *error)
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return a reason where too little is known before any edit, or None."""
         if precondition == "facts-learnt":
             told, untold = (self.level("dense", told) for told in (True, False))
             lead = of_shares(told.percent, untold.percent, min(told.items, untold.items))
@@ -250,5 +249,4 @@ class Knowledge(Measure):
         return None
 
     def runs(self) -> dict[str, ArmFacts]:
-        """Return the arms."""
         return self.facts

@@ -80,7 +80,6 @@ class Leaderboard(Comparison):
     }  # fmt: skip
 
     def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
-        """Return what Measure.untestable says: whether the control of a memory is ahead of dense."""
         if precondition in FROZEN:
             return self.gain_without_information((FROZEN[precondition],), smallest_effect)
         return super().untestable(metric, precondition, smallest_effect)

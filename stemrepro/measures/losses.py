@@ -74,7 +74,6 @@ class ArmLosses(ArmScores):
 
     @cached_property
     def summary(self) -> dict:
-        """Means over all seeds, costs and hashes; "seeds" is the number of seeds that are read."""
         summary = read_summary(self.folder / "summary.json", "seed_numbers")
         summary["seeds"] = min(summary["seeds"], self.count or summary["seeds"])
         return summary

@@ -66,5 +66,4 @@ class MidTraining(Scored):
             )
 
     def runs(self) -> dict[str, ArmLosses]:
-        """Return the losses from which the results come, by address."""
         return by_address(self.arms)

@@ -89,7 +89,6 @@ class Needle(Measure):
         return Level(self.found(variant, "dense", length, way), self.needles(variant, "dense", length))
 
     def levels(self, metric: str) -> list[Level]:
-        """Return where dense stands at the lengths that a metric compares."""
         fields = self.parse(metric).fields
         if not fields:
             return [] if metric == "anew-loss" else [self.level(KEPT, self.length(v)) for v in (MAIN, KEPT)]
@@ -128,7 +127,6 @@ class Needle(Measure):
         return losses.contrast(self.losses(ANEW, high), self.losses(KEPT, high), "prose")
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return a reason where dense finds too few needles, or None."""
         if precondition == "none":
             return None
         length = self.length(MAIN)
@@ -137,5 +135,4 @@ class Needle(Measure):
         return None
 
     def runs(self) -> dict[str, ArmHaystack]:
-        """Return the scores from which the results come, by address."""
         return {str(place): scores for place, scores in self.scores.items()}

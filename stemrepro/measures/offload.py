@@ -301,7 +301,6 @@ class Offload(CountsText):
         )
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return a reason where a training step needs a text that is counted further, or None."""
         if "ahead" in self.parse(metric).fields and STEP not in self.steps():
             return f"the scale's text isn't counted up to {2 * STEP:,} tokens, two steps' of {STEP:,}"
         return None

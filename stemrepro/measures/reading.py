@@ -102,7 +102,6 @@ class ArmScores:
 
     @cached_property
     def summary(self) -> dict:
-        """summary.json."""
         return read_summary(self.folder / "summary.json", *self.keys)
 
     @property

@@ -124,7 +124,6 @@ class Scored(Measure):
         return item_difference(one, other, share=True)
 
     def levels(self, metric: str) -> list[Level]:
-        """Return where dense stands on a score, with what needs no knowledge."""
         fields = self.parse(metric).fields
         if "task" not in fields:
             return []
@@ -136,7 +135,6 @@ class Scored(Measure):
         return [Level(sample.by_seed, sample.count, floor, "what needs no knowledge", errors.item_se, errors.item_df)]
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return a reason where a score has no items, or dense can't answer them, or None."""
         fields = self.parse(metric).fields
         if "task" not in fields:
             return None
@@ -185,8 +183,7 @@ class Reasoning(Scored):
     def same_words(self, high: str, low: str, growth: str) -> Contrast:
         """Return, by seed, the mean over words of a difference of its two means.
 
-        The weight of a word is n1 n2 / (n1 + n2), by which its two
-        means are known. The error is that between words.
+        The weight of a word is n1 n2 / (n1 + n2), by which its two means are known. The error is that between words.
         """
         first, others = GROWTHS[growth]
         one, other = self.arms[high].arrays, self.arms[low].arrays

@@ -96,7 +96,6 @@ class Recall(Measure):
         return Level(np.mean([self.accuracy(arm, step, length, first) for step in steps], axis=0), queries)
 
     def levels(self, metric: str) -> list[Level]:
-        """Return where dense stands on a metric."""
         return [] if metric == "pairs-slope" else [self.level("dense", **self.parse(metric).fields)]
 
     @metric("pairs-slope", "how an arm's lead over the other changes with each doubling of the number of pairs, points")
@@ -106,7 +105,6 @@ class Recall(Measure):
         return Contrast(np.polyfit(np.log2(steps), np.stack(leads), 1)[0])
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return a reason where dense recalls too little, or None."""
         if precondition == "dense-recalls":
             fewest = min(self.pairs(self.trained))
             if (level := self.level("dense", fewest)).below(SOLVED):

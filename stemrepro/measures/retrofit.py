@@ -120,7 +120,6 @@ class Retrofit(Measure):
         return tuple(run.steps["loss"] for run in paired(self.arms[rows][arm], self.arms[SCRATCH][plain]))
 
     def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
-        """Return why a metric can't be tested under one of `preconditions`, or None."""
         if precondition != NO_GAIN:
             return None
         low, high = losses.contrast(self.arms[SCRATCH]["dense"], self.arms[MEAN][CONSTANT], "prose").interval(0.05)
@@ -133,5 +132,4 @@ class Retrofit(Measure):
         )
 
     def runs(self) -> dict[str, ArmLosses]:
-        """Return the losses from which the results come, by address."""
         return by_address(self.arms)

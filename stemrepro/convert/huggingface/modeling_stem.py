@@ -39,15 +39,9 @@ EQUATIONS = {
     "dense": (("gate_proj", "up_proj", "down_proj"), lambda m, x, row: dense(m, x)),
     "stem": (("gate_proj", "down_proj", "table"), lambda m, x, row: gated(m, x, row)),
     "stem-interpolated": (("gate_proj", "up_proj", "down_proj", "table"), lambda m, x, row: gated(m, x, row)),
-    "stem-normed": (
-        ("gate_proj", "down_proj", "table", "row_norm"),
-        lambda m, x, row: gated(m, x, m.row_norm(row)),
-    ),
+    "stem-normed": (("gate_proj", "down_proj", "table", "row_norm"), lambda m, x, row: gated(m, x, m.row_norm(row))),
     "stem-lowrank": (("gate_proj", "down_proj", "table", "widen"), lambda m, x, row: gated(m, x, m.widen(row))),
-    "stem-dagger": (
-        ("gate_proj", "up_proj", "down_proj", "table"),
-        lambda m, x, row: gated(m, x, m.up_proj(x) + row),
-    ),
+    "stem-dagger": (("gate_proj", "up_proj", "down_proj", "table"), lambda m, x, row: gated(m, x, m.up_proj(x) + row)),
     "blend": (
         ("gate_proj", "up_proj", "down_proj", "table", "mix"),
         lambda m, x, row: gated(m, x, m.mix.sigmoid() * m.up_proj(x) + (1 - m.mix.sigmoid()) * row),
