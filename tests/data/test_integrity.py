@@ -42,6 +42,7 @@ def test_missing_files(copy, tmp_path):
 ROWS = [{"source": "s", "id": str(n), "split": "train", "text": f"text {n}"} for n in range(40)]
 
 
+@pytest.mark.slow
 def test_a_corpus_is_read_where_no_cache_can_be_written(tmp_path):
     """/dev/null is no folder for anybody."""
     store_corpus(ROWS, tmp_path / "corpus.parquet")
