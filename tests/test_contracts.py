@@ -28,7 +28,6 @@ NAMED = {
     "stemrepro.offload.row_cache": "stemrepro/offload/offload.py",
     "stemrepro.offload.link": "stemrepro/offload/offload.py",
     "stemrepro.offload.gather": "stemrepro/offload/link.py",
-    "stemrepro.data.make_sample": "stemrepro/data/make_sample.py",  # python -m, when the sample is made anew
 }
 """Modules that no other imports, and the file that names them."""
 

@@ -13,7 +13,6 @@ from tests.conftest import ROOT
 
 SCALES = [path.stem for path in (ROOT / "recipes/scales").glob("*.yaml")]
 PAPER = ["paper-350m", "paper-1b"]
-"""Their first steps are in tests/distributed/test_paper_scales.py, as their width is too much for one here."""
 ACTIVE = {
     ("paper-350m", "dense"): 0.37, ("paper-350m", "hash-moe"): 0.37, ("paper-350m", "stem-third"): 0.35,
     ("paper-350m", "stem-half"): 0.34, ("paper-350m", "stem-full"): 0.30,

@@ -6,12 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from stemrepro.common.errors import UserError
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.cost import row_elements
 from stemrepro.model.ffn.dense import SwiGLU
 from stemrepro.model.ffn.joint_token_mixture import JointTokenMixture
-from stemrepro.model.specs import check
 
 CONFIG = ModelConfig(
     vocab=11, width=8, layers=6, heads=2, kv_heads=1, ffn_width=10, slots=5, top_k=2, ffn="joint-token-mixture",
@@ -63,17 +60,3 @@ def test_output_and_balance_train_the_router():
         ffn, x = drawn(2)
         (ffn(x, TOKENS).square().sum(), ffn.load_balancing_loss)[part].backward()
         assert ffn.router.weight.grad.any()
-
-
-def test_a_token_reads_as_many_rows_as_it_mixes():
-    assert row_elements(CONFIG) == 2 * 2 * 8
-    read = []
-    ffn, x = drawn(2)
-    ffn.table.register_forward_hook(lambda _, __, rows: read.append(rows.numel()))
-    ffn(x, TOKENS)
-    assert read == [10 * row_elements(CONFIG) // 2]  # of two layers
-
-
-def test_more_rows_than_a_token_has_are_refused():
-    with pytest.raises(UserError, match="slots 5, top_k 6: a token has fewer rows than it uses"):
-        check(replace(CONFIG, top_k=6))

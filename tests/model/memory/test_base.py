@@ -65,11 +65,6 @@ def test_all_that_it_has_is_trained(name):
     assert [name for name, p in model.memory.named_parameters() if p.grad is None or not p.grad.any()] == []
 
 
-def test_an_unknown_memory_names_the_choices():
-    with pytest.raises(UserError, match=r"memory 'engrams'.*value-embeddings"):
-        check(ModelConfig(**SHAPE, memory="engrams"))
-
-
 @pytest.mark.parametrize(
     ("name", "field"), [(name, field) for name, entry in MEMORIES.items() for field in entry.needs]
 )
