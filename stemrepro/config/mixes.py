@@ -207,17 +207,9 @@ class BlendMix(Strict):
 
 Mix = ArchiveMix | SampleMix | HubMix | FactsMix | RecallMix | InventedMix | NeedlesMix
 MIX_KINDS: dict[str, type[Mix | BlendMix]] = {
-    "archives": ArchiveMix,
-    "sample": SampleMix,
-    "hub": HubMix,
-    "facts": FactsMix,
-    "recall": RecallMix,
-    "invented": InventedMix,
-    "needles": NeedlesMix,
-    "blend": BlendMix,
-}
-
-
+    "archives": ArchiveMix, "sample": SampleMix, "hub": HubMix, "facts": FactsMix, "recall": RecallMix,
+    "invented": InventedMix, "needles": NeedlesMix, "blend": BlendMix,
+}  # fmt: skip
 MADE = ("facts", "recall", "invented", "needles")
 """Kinds whose text is made for a recipe; they have no benchmark items."""
 

@@ -114,11 +114,7 @@ class Scale(OfSomeScales):
         return self.tuned.get(arm, self.tuned.get(family))
 
     def step_time(self, arm: str) -> float:
-        """Return the time of a training step of an arm over dense's.
-
-        Raises:
-            UserError: the scale doesn't know it.
-        """
+        """Return the time of a training step of an arm over dense's; UserError where the scale doesn't know it."""
         if arm not in self.step_times and arm != "dense":
             raise UserError(
                 f"no step time of {arm} is known: measure it with benchmarks.engine, for the scale's step_times"

@@ -40,18 +40,12 @@ def _shape(path: Path) -> tuple[ModelConfig, bool]:
         raise UserError(f"{path}: rotary positions of type '{kind}'; only 'default', without scaling, can be loaded")
     try:
         heads, width = int(about["num_attention_heads"]), int(about["hidden_size"])
-        config = JSON.validate_python(
-            {
-                "vocab": int(about["vocab_size"]),
-                "width": width,
-                "layers": int(about["num_hidden_layers"]),
-                "heads": heads,
-                "kv_heads": int(about.get("num_key_value_heads") or heads),
-                "ffn_width": int(about["intermediate_size"]),
-                "rope_base": float(rope.get("rope_theta", about.get("rope_theta", 10000.0))),
-                "norm_eps": float(about.get("rms_norm_eps", 1e-6)),
-            }
-        )
+        config = JSON.validate_python({
+            "vocab": int(about["vocab_size"]), "width": width, "layers": int(about["num_hidden_layers"]),
+            "heads": heads, "kv_heads": int(about.get("num_key_value_heads") or heads),
+            "ffn_width": int(about["intermediate_size"]), "norm_eps": float(about.get("rms_norm_eps", 1e-6)),
+            "rope_base": float(rope.get("rope_theta", about.get("rope_theta", 10000.0))),
+        })  # fmt: skip
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path} has no shape of a Llama ({type(error).__name__}: {reason})") from error

@@ -74,11 +74,7 @@ class EditSession:
         self.names = tuple(entity.name for entity in read_atlas(facts).entities) if facts.exists() else ()
 
     def tokens(self, text: str) -> list[int]:
-        """Return the tokens of a text at the start of a document.
-
-        Raises:
-            UserError: the text can't be encoded in UTF-8.
-        """
+        """Return the tokens of a text at the start of a document; UserError where it can't be encoded in UTF-8."""
         try:
             text.encode()
         except UnicodeEncodeError as error:

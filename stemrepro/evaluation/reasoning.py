@@ -56,11 +56,7 @@ def task_manager(tokenizer_file: Path, lengths: Sequence[int], folder: Path, **h
 
 
 def members(manager: TaskManager, name: str) -> dict[str, ConfigurableTask]:
-    """Return the tasks of a group, or the task itself, by name.
-
-    Raises:
-        UserError: lm-eval has no such task or group.
-    """
+    """Return the tasks of a group, or the task itself, by name; UserError where lm-eval has no such task or group."""
     names = [*manager.all_tasks, *manager.all_groups]
     if name not in names:
         raise unknown("task", name, names, "lm-eval")

@@ -88,12 +88,10 @@ class PaperAudit(Measure):
 
     @property
     def paper(self) -> Paper:
-        """The paper's numbers."""
         return self.inputs.catalog.paper
 
     @property
     def shapes(self) -> dict[str, Shape]:
-        """Published shapes."""
         return self.inputs.catalog.shapes
 
     def accuracies(self, row: str) -> np.ndarray:

@@ -60,7 +60,6 @@ class Capacity(Measure):
 
     @cached_property
     def arms(self) -> dict[str, dict[str, ArmCapacity]]:
-        """The recipe's arms, by variant."""
         return {
             arm: {variant: ArmCapacity(self.inputs.scores("capacity", arm, variant)) for variant in self.sizes}
             for arm in self.inputs.recipe.arms
@@ -68,7 +67,6 @@ class Capacity(Measure):
 
     @property
     def most(self) -> str:
-        """The variant with the most people."""
         return list(self.sizes)[-1]
 
     def costs(self, arm: str) -> dict[str, float]:
@@ -84,7 +82,6 @@ class Capacity(Measure):
         return (100 * frame["known"] / frame["bits"]).to_numpy()
 
     def bits(self, arm: str, variant: str) -> np.ndarray:
-        """Return the bits that an arm knows [seeds]."""
         return self.arms[arm][variant].frame["known"].to_numpy()
 
     @metric("known", "percent of the bits known of the most people, difference of two arms")
@@ -93,7 +90,6 @@ class Capacity(Measure):
         return of_shares(one.percent, other.percent, one.items, paired=False)
 
     def level(self, arm: str, variant: str) -> Level:
-        """Return what an arm knows at a variant, of so many facts."""
         return Level(self.percent(arm, variant), self.arms[arm][variant].frame["facts"].to_numpy(float))
 
     def levels(self, metric: str) -> list[Level]:

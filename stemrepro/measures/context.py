@@ -24,11 +24,7 @@ ARRAYS = ("seeds", "source", "by_position_tokens", "by_position", "by_target_tok
 
 
 class ArmContext:
-    """context.npz of an arm's losses, of its first `count` seeds.
-
-    Raises:
-        UserError: the file is missing or damaged.
-    """
+    """context.npz of an arm's losses, of its first `count` seeds; UserError where the file is missing or damaged."""
 
     def __init__(self, folder: Path, count: int | None = None) -> None:
         self.folder, self.losses = folder, ArmLosses(folder, count)
@@ -125,7 +121,6 @@ class Context(CountsText):
 
     @cached_property
     def arms(self) -> dict[str, ArmContext]:
-        """Losses by position and context of the recipe's arms."""
         recipe = self.inputs.recipe
         return {arm: ArmContext(self.inputs.scores("losses", arm), recipe.seeds_of(arm)) for arm in recipe.arms}
 

@@ -84,11 +84,7 @@ class ArmGeometry(ArmScores):
     def by_layer(
         self, statistic: str, what: str, centred: bool = False, share: float = 1.0, bucket: str = "all"
     ) -> pd.DataFrame:
-        """Return a statistic: rows are seeds, columns layers.
-
-        Raises:
-            UserError: the arm has no vectors of that kind.
-        """
+        """Return a statistic: rows are seeds, columns layers; UserError where the arm has no vectors of that kind."""
         rows = self.cosines
         rows = rows[(rows.what == what) & (rows.bucket == bucket) & (rows.centred == centred)]
         rows = rows[np.isclose(rows.share, share)]
@@ -97,7 +93,6 @@ class ArmGeometry(ArmScores):
         return rows.pivot(index="seed", columns="layer", values=statistic)
 
     def has(self, what: str, bucket: str = "all") -> bool:
-        """Return whether the arm has vectors of that kind (and bucket)."""
         return bool(((self.cosines.what == what) & (self.cosines.bucket == bucket)).any())
 
     def random(self, what: str) -> float:
@@ -187,7 +182,6 @@ class Angles(Measure):
 
     @cached_property
     def arms(self) -> dict[str, ArmGeometry]:
-        """The recipe's arms."""
         return {arm: ArmGeometry(self.inputs.folder, arm) for arm in self.inputs.recipe.arms}
 
     @metric("{statistic=p95}:{what}[:{centred}]", "95th percentile of |cos|, difference of two arms")

@@ -27,16 +27,13 @@ class Inputs:
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe itself."""
         return self.catalog.recipes[self.name]
 
     @property
     def scale(self) -> Scale:
-        """The scale itself."""
         return self.catalog.scale(self.scale_name)
 
     def scores(self, part: str, arm: str, variant: str = MAIN) -> Path:
-        """Return the folder of a kind of scores of an arm."""
         return self.folder / part / Address(variant, arm).path
 
     def places(self) -> list[Address]:

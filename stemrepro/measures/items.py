@@ -28,7 +28,6 @@ class Sample:
     clusters: np.ndarray
 
     def of_seeds(self, count: int) -> "Sample":
-        """Return the same of the first `count` seeds."""
         return Sample(self.values[:count], self.weights[:count], self.clusters)
 
     @property

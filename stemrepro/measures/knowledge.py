@@ -65,16 +65,13 @@ class ArmEdits(ArmScores):
 
     @property
     def methods(self) -> list[str]:
-        """Names of the methods."""
         return self.summary["methods"]
 
     @property
     def tables(self) -> int:
-        """Layers that read rows."""
         return self.summary["tables"]
 
     def lengths(self, method: str) -> str:
-        """Return the lengths of the cases that a method is for."""
         first = method.partition("-")[0]
         return first if first in ("longer", "shorter") else "equal"
 
@@ -150,12 +147,10 @@ class Knowledge(Measure):
 
     @cached_property
     def facts(self) -> dict[str, ArmFacts]:
-        """Facts that the recipe's arms know."""
         return {arm: ArmFacts(self.inputs.scores("facts", arm)) for arm in self.inputs.recipe.arms}
 
     @cached_property
     def edits(self) -> dict[str, ArmEdits]:
-        """Results of the arms' edits."""
         return {arm: ArmEdits(self.inputs.scores("edits", arm)) for arm in self.inputs.recipe.arms}
 
     def of(self, arm: str, field: str, method: str, known_before: bool = True) -> Contrast:

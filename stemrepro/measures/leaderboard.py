@@ -96,7 +96,6 @@ class Leaderboard(Comparison):
         return tracks
 
     def losses(self, arm: str, track: str | None) -> ArmLosses:
-        """Return an arm's losses on a track."""
         return self.arms[arm].variants[track] if track else self.arms[arm].losses
 
     @metric("lead[@{variant}]", "loss below the first arm's, in % of the first's bits per byte")
@@ -104,7 +103,6 @@ class Leaderboard(Comparison):
         return losses.lead(self.losses(high, variant), self.losses(low, variant))
 
     def on(self, track: str | None) -> list[str]:
-        """Return the arms that were trained on a track."""
         return [arm for arm in self.arms if not track or track in self.arms[arm].variants]
 
     def standings(self, track: str | None) -> list[Standing]:

@@ -80,7 +80,6 @@ class ArmLosses(ArmScores):
 
     @cached_property
     def seeds(self) -> list[int]:
-        """The seeds that were trained."""
         return self.summary["seed_numbers"][: self.summary["seeds"]]
 
     @property
@@ -91,12 +90,10 @@ class ArmLosses(ArmScores):
 
     @property
     def scored(self) -> list[int]:
-        """The seeds that have losses."""
         return [seed for seed in self.seeds if seed not in self.diverged]
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Sources of text, by name."""
         return tuple(sorted(name for name in self.summary.get("loss", {}) if name not in ("prose", "all")))
 
     @cached_property

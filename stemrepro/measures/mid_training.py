@@ -28,7 +28,6 @@ class MidTraining(Scored):
 
     @cached_property
     def arms(self) -> dict[str, dict[str, ArmLosses]]:
-        """Losses by variant and arm: before the stage, and after it."""
         return losses_at_variants(self.inputs)
 
     @metric("loss:{text}", f"loss after the stage on held-out text of a kind, {LOSS_UNIT}")

@@ -63,15 +63,12 @@ class Needle(Measure):
 
     @cached_property
     def scores(self) -> dict[Address, ArmHaystack]:
-        """Scores of every address."""
         return {place: ArmHaystack(self.inputs.folder / "haystack" / place.path) for place in self.inputs.places()}
 
     def losses(self, variant: str, arm: str) -> ArmLosses:
-        """Return losses at a variant."""
         return ArmLosses(self.inputs.scores("losses", arm, variant), self.inputs.recipe.variants[variant].seeds)
 
     def length(self, variant: str) -> int:
-        """Return tokens of a training sequence at a variant."""
         return self.inputs.catalog.variant(variant).at(self.inputs.scale).model.sequence
 
     def found(self, variant: str, arm: str, length: int, way: str = "chosen") -> np.ndarray:
@@ -85,7 +82,6 @@ class Needle(Measure):
         return int(rows["rows"].sum())
 
     def level(self, variant: str, length: int, way: str = "chosen") -> Level:
-        """Return where dense stands at a length."""
         return Level(self.found(variant, "dense", length, way), self.needles(variant, "dense", length))
 
     def levels(self, metric: str) -> list[Level]:

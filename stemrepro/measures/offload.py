@@ -84,7 +84,6 @@ class Pass:
 
     @property
     def total(self) -> int:
-        """Tokens of the pass."""
         return self.sequences * self.tokens
 
 

@@ -50,7 +50,6 @@ class Step:
 
     @property
     def seconds(self) -> float:
-        """Seconds of the whole step."""
         return max(self.compute, self.early) + self.back + self.update + self.late
 
 

@@ -108,7 +108,6 @@ class Scored(Measure):
     }  # fmt: skip
 
     def items(self, arm: str, variant: str = MAIN) -> ArmReasoning:
-        """Return the items of an arm."""
         return ArmReasoning(self.inputs.scores("reasoning", arm, variant), self.inputs.recipe)
 
     @metric(
@@ -155,11 +154,9 @@ class Reasoning(Scored):
 
     @cached_property
     def arms(self) -> dict[str, ArmDistance]:
-        """Losses of the recipe's arms."""
         return {arm: ArmDistance(self.inputs.scores("distance", arm)) for arm in self.inputs.recipe.arms}
 
     def check_same(self, high: str, low: str) -> None:
-        """Raise UserError where two arms were scored on different seeds or targets."""
         first, second = self.arms[high], self.arms[low]
         for name in ("seeds", "distance_tokens", "position_tokens", "word_tokens"):
             if not np.array_equal(first.arrays[name], second.arrays[name]):

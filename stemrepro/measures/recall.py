@@ -34,7 +34,6 @@ class ArmRecall(ArmScores):
         return 100 * (rows["first_right"] / rows["first_queries"] if first else rows["right"] / rows["queries"])
 
     def queries(self, pairs: int, length: int, first: bool = False) -> np.ndarray:
-        """Return the number of queries by seed."""
         rows = self.frame[(self.frame["pairs"] == pairs) & (self.frame["length"] == length)].set_index("seed")
         return rows["first_queries" if first else "queries"].to_numpy(float)
 
@@ -55,21 +54,17 @@ class Recall(Measure):
 
     @cached_property
     def arms(self) -> dict[str, ArmRecall]:
-        """The recipe's arms."""
         return {arm: ArmRecall(self.inputs.scores("recall", arm)) for arm in self.inputs.recipe.arms}
 
     @property
     def trained(self) -> int:
-        """Tokens of a training document."""
         return self.inputs.scale.model.sequence
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest documents with queries."""
         return max(self.inputs.scale.recall.lengths)
 
     def pairs(self, length: int) -> list[int]:
-        """Return the numbers of pairs that fit a length."""
         return [pairs for pairs in self.inputs.scale.recall.pairs if 4 * pairs <= length]
 
     def accuracy(self, arm: str, pairs: int, length: int, first: bool = False) -> np.ndarray:

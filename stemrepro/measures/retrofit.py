@@ -54,7 +54,6 @@ class Retrofit(Measure):
 
     @cached_property
     def arms(self) -> dict[str, dict[str, ArmLosses]]:
-        """Losses by variant and arm."""
         return losses_at_variants(self.inputs)
 
     def check_made(self, name: str, arm: str, plain: str, way: str = ROWS) -> None:

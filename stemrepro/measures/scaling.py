@@ -151,7 +151,6 @@ class Scaling(Comparison):
         return bootstrapped(rows, *sizes, tied=tied)
 
     def parameters(self, arm: str, width: float = 1.0, which: str = "total") -> float:
-        """Return the parameters of an arm at a width: all, those of its tables, ..."""
         variant = next(iter(self.rungs(width)))
         return float(self.all_losses(arm, variant).summary["parameters"][which])
 
@@ -194,21 +193,13 @@ class Scaling(Comparison):
         return shorter if width == 1 else [*self.rungs(), *shorter]
 
     def width_of(self, variant: str | None) -> float:
-        """Return the factor of the scale's width at a rung.
-
-        Raises:
-            UserError: there is no such rung.
-        """
+        """Return the factor of the scale's width at a rung; UserError where there is no such rung."""
         if variant is not None and variant not in self.variants:
             raise unknown("rung", variant, self.variants, self.inputs.name)
         return self.variants[variant].width if variant else 1.0
 
     def tokens_at(self, variant: str | None) -> int:
-        """Return the tokens of a rung.
-
-        Raises:
-            UserError: there is no such rung.
-        """
+        """Return the tokens of a rung; UserError where there is no such rung."""
         return self.rungs(self.width_of(variant))[variant]
 
     def narrow_tokens(self, variant: str | None) -> int:
@@ -238,11 +229,9 @@ class Scaling(Comparison):
         return forecast(tuple(ladders), (1, -1)[: len(arms)])
 
     def flops(self, arm: str) -> float:
-        """Return the forward FLOPs per token of an arm at the scale."""
         return float(self.all_losses(arm, None).summary["forward_flops_per_token"])
 
     def step_time(self, arm: str) -> float:
-        """Return the time of a training step over dense's; Unmeasured where the scale doesn't know it."""
         try:
             return self.inputs.scale.step_time(arm)
         except UserError as error:

@@ -197,7 +197,6 @@ class Stability(Comparison):
         return kinds[own] or kinds[False]
 
     def variants_of(self, arm: str) -> dict[str, Variant]:
-        """Return the variants that an arm was trained at."""
         return {name: self.inputs.catalog.variants[name] for name in self.arms[arm].variants}
 
     def long_runs(self, arm: str) -> dict[str, ArmLosses]:
@@ -265,7 +264,6 @@ class Stability(Comparison):
         return difference(*map(first_mark, self.pair(high, low, setting)))
 
     def blow_ups(self, runs: list[ArmLosses]) -> np.ndarray:
-        """Return the share of an arm's runs that blew up, by seed."""
         return np.mean([blown_up(arm, self.inputs.scale.model.vocab) for arm in runs], axis=0)
 
     def expected_spikes(self) -> float:

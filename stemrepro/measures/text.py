@@ -28,11 +28,7 @@ def experts_touched(tokens: np.ndarray | int, experts: int, chosen: int) -> np.n
 
 
 class TextCounts:
-    """Counts that `stemrepro data counts` wrote for a scale.
-
-    Raises:
-        UserError: a file is missing or unreadable.
-    """
+    """Counts that `stemrepro data counts` wrote for a scale; UserError where a file is missing or unreadable."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -49,11 +45,9 @@ class TextCounts:
 
     @property
     def vocab(self) -> int:
-        """The larger vocabulary."""
         return int(self.distinct["vocab"].max())
 
     def sources(self) -> list[str]:
-        """Return sources of text, by name."""
         return sorted(self.distinct["source"].unique())
 
     @cached_property

@@ -157,12 +157,8 @@ def _mome(c: ModelConfig) -> MemoryCost:
     """Return the cost of MoME: a router with biases, and a gate with a bias, for each value head of each layer."""
     layers = len(c.memory_layers)
     used = layers * c.kv_heads * (c.slots + 1) * c.width
-    return MemoryCost(
-        used + layers * c.kv_heads * (c.slots + 1),
-        used,
-        layers * c.vocab * c.slots * c.head_width,
-        layers * c.top_k * _groups(c),
-    )
+    tables = layers * c.vocab * c.slots * c.head_width
+    return MemoryCost(used + layers * c.kv_heads * (c.slots + 1), used, tables, layers * c.top_k * _groups(c))
 
 
 def _per_layer(c: ModelConfig) -> MemoryCost:
@@ -197,11 +193,7 @@ MEMORIES = {
 
 
 def memory_needs(name: str) -> tuple[str, ...]:
-    """Return the fields of the model that a memory needs; none without one.
-
-    Raises:
-        UserError: the name is unknown.
-    """
+    """Return the fields of the model that a memory needs; none without one; UserError where the name is unknown."""
     if name and name not in MEMORIES:
         raise unknown("memory", name, MEMORIES, "stemrepro/model/specs.py")
     return MEMORIES[name].needs if name else ()

@@ -104,11 +104,7 @@ class StemModel(LlamaModel):
         self.post_init()
 
     def forward(self, input_ids=None, **kwargs):
-        """Return Llama's output; token ids [batch, seq] reach every layer.
-
-        Raises:
-            ValueError: there are no token ids.
-        """
+        """Return Llama's output; token ids [batch, seq] reach every layer; ValueError where there are no token ids."""
         if input_ids is None:
             raise ValueError("a STEM model reads its tables by token: it needs input_ids in place of inputs_embeds")
         return super().forward(input_ids=input_ids, token_ids=input_ids, **kwargs)
