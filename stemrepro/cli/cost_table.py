@@ -31,15 +31,9 @@ def short(value: float, unit: str = "") -> str:
 
 
 def cost_table(
-    catalog: Catalog,
-    shape: str,
-    placement: str,
-    length: int | None,
-    batch: int,
-    width: int,
-    distinct: int | None,
+    catalog: Catalog, shape: str, placement: str, length: int | None, batch: int, width: int, distinct: int | None,
     tflops: float,
-) -> Table:
+) -> Table:  # fmt: skip
     """Make the table of training, prefill and decode of one shape: dense, STEM, and the change.
 
     Args:
@@ -89,12 +83,7 @@ def cost_table(
     line("parameters: the paper's total of 1B", counts[0]["paper_total"], counts[1]["paper_total"])
     line("bytes of all but tables", width * counts[0]["active"], width * counts[1]["active"], "B")
     line("bytes of tables", None, width * counts[1]["tables"], "B")
-    line(
-        "bytes of keys and values",
-        cache_bytes(dense, length, batch, width),
-        cache_bytes(stem, length, batch, width),
-        "B",
-    )
+    line("bytes of keys and values", *(cache_bytes(model, length, batch, width) for model in (dense, stem)), "B")
     table.add_section()
     line("training step", *(3 * tokens * cost for cost in forward), "FLOP")
     line("prefill", *(tokens * cost for cost in forward), "FLOP")
