@@ -310,15 +310,6 @@ def test_a_run_made_by_other_code_is_refused_or_trained_anew(make_run, monkeypat
     assert run.weights.stat().st_mtime_ns != written
 
 
-def test_a_foreign_folder_is_refused(make_run):
-    run = make_run("dense")
-    run.folder.mkdir(parents=True)
-    (run.folder / "thesis.txt").write_text("mine")
-    with pytest.raises(UserError, match="not empty"):
-        train(run, quiet)
-    assert (run.folder / "thesis.txt").exists()
-
-
 def test_snapshots_hold_the_tables_only(make_run):
     run = make_run("stem-half")
     train(run, quiet)
