@@ -38,10 +38,6 @@ def cost_table(
 
     Args:
         shape: a name of recipes/shapes.yaml, or a scale, whose model is then taken.
-        placement: which layers are replaced: third, half, full.
-        length: tokens per sequence; None for the shape's.
-        batch: sequences.
-        width: bytes per number.
         distinct: distinct tokens among batch x length; None for the estimate.
         tflops: TFLOP/s that the device sustains, for the break-even bandwidth.
 

@@ -85,9 +85,6 @@ def card(scale: str, settings: Settings, provenance: dict, losses: Path) -> str:
     """Return the folder's README.md.
 
     Args:
-        scale: the scale's name.
-        settings: of the run.
-        provenance: the run's provenance.json.
         losses: where the scores of the run's arm would be.
     """
     trust, begins, tags = "", "Plain Llama", "[research]"

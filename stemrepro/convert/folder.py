@@ -66,8 +66,6 @@ def export(run: Path, out: Path, data: Path, scores: Path, results: Path) -> Non
     The folder appears whole or not at all.
 
     Args:
-        run: runs/<scale>/<variant>/<arm>/seed<k>.
-        out: a folder that doesn't exist yet.
         data, scores, results: where the scales' tokenizers, scores and data cards lie.
 
     Raises:

@@ -48,7 +48,6 @@ class Case:
     """One pair and relation, with questions.
 
     Attributes:
-        question, aim: about the source, and about the target.
         third: two sentences, the first about the source, the second a question about a third country.
     """
 
@@ -171,11 +170,7 @@ def _divergence(edited: Tensor, other: Tensor) -> Tensor:
 
 
 class Editor:
-    """Trials of one model.
-
-    Args:
-        lengths: bytes of each token of the vocabulary.
-    """
+    """Trials of one model."""
 
     def __init__(self, model: Decoder, lengths: list[int]) -> None:
         self.model, self.lengths, self.tables = model, lengths, patched_modules(model)

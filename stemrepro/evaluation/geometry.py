@@ -90,12 +90,7 @@ def chosen_places(blocks: TokenBlocks, tokens_per_source: int, wanted: int) -> t
 
 
 def ffn_vectors(model: Decoder, rows: Tensor, positions: Tensor) -> dict[int, dict[str, Tensor]]:
-    """Return "up" and "gated" vectors [n, f] of every layer but the first, at one position of each sequence.
-
-    Args:
-        rows: tokens [n, T].
-        positions: [n].
-    """
+    """Return "up" and "gated" vectors [n, f] of every layer but the first, at one position of each sequence."""
     captured: dict[int, dict[str, Tensor]] = {}
 
     def keep(layer: int) -> Callable:

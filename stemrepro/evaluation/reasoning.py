@@ -48,7 +48,6 @@ def task_manager(tokenizer_file: Path, lengths: Sequence[int], folder: Path, **h
     Args:
         lengths: tokens of the items that such a task makes, with their answers.
         folder: gets the tokenizer in the form that these tasks read.
-        how: further arguments of the task manager.
     """
     shutil.copyfile(tokenizer_file, folder / "tokenizer.json")
     write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"})

@@ -48,9 +48,6 @@ def as_trained(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
 def score(run: Run, report: Callable, asked: Recall, tokenizer_file: Path, keys: int, values: int) -> pd.DataFrame:
     """Score one run, on the same documents for every arm and seed; an empty frame for one that diverged.
 
-    Args:
-        keys, values: how many the mix has.
-
     Returns:
         A line per number of pairs and length: pairs, length, queries, right, first_queries, first_right.
     """

@@ -11,10 +11,6 @@ from stemrepro.common.errors import UserError
 def load(task: str, items: str | None = None, **_: object) -> dict[str, Dataset]:
     """Return the items of one task.
 
-    Args:
-        task: name of the task (in its task file).
-        items: folder of the item files (through TaskManager's metadata).
-
     Raises:
         UserError: no folder given, no such file, or an item without a right answer.
     """

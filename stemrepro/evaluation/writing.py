@@ -14,12 +14,7 @@ from stemrepro.training.run import Run
 
 @dataclass(frozen=True)
 class Scored:
-    """The runs of one arm at one variant, with the result of each.
-
-    Attributes:
-        out: the folder that gets the files.
-        given: the arguments of `score`.
-    """
+    """The runs of one arm at one variant, with the result of each."""
 
     runs: list[Run]
     results: list[dict]

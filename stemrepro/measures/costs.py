@@ -53,10 +53,7 @@ def traffic(shape: Shape, model: str, ranks: int, placement: str = "third") -> f
     """Return the bytes that each of so many ranks receives in a training step, numbers in bfloat16.
 
     Args:
-        shape: of the model.
         model: of STEMS or RIVALS. The distinct tokens of a pass are those of Zipf's law; text has fewer.
-        ranks: number of them.
-        placement: of STEM's layers, or of the mixture's.
     """
     step = step_of(SEQUENCES, LENGTH, ranks, MICRO_BATCH)
     dense, stem = dense_and_stem(shape, placement)

@@ -60,7 +60,6 @@ def bootstrapped(losses: np.ndarray, *sizes: np.ndarray, tied: bool = False) -> 
 
     Args:
         losses: [places, seeds].
-        sizes, tied: as in `fit`.
 
     Returns:
         "floor", and for axis k "amplitude k" and "exponent k".

@@ -24,7 +24,6 @@ class Below:
         losses: [rungs, seeds].
         sizes: [rungs] for each axis of the law: tokens, or parameters and tokens.
         at: sizes of the rung to predict, one for each axis.
-        tied: the axes have one exponent (see `fits.fit`).
     """
 
     losses: np.ndarray

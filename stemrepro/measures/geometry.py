@@ -29,10 +29,6 @@ def random_p95(dimensions: int) -> float:
 class ArmGeometry(ArmScores):
     """Geometry scores of one arm, and its losses by input token.
 
-    Args:
-        folder: `scores/<scale>`.
-        arm: at the scale itself.
-
     Raises:
         UserError: a file is missing or damaged.
     """

@@ -11,14 +11,7 @@ from stemrepro.config.scale import Scale
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs of a measure.
-
-    Attributes:
-        name: of the recipe.
-        catalog: all recipes, arms, variants and scales.
-        scale_name: whose scores are read.
-        folder: `scores/<scale>`.
-    """
+    """The inputs of a measure."""
 
     name: str
     catalog: Catalog

@@ -113,8 +113,6 @@ def difference(first: Sample, second: Sample, share: bool) -> Contrast:
     """Return the difference of two samples of the same items by seed, with the error between items.
 
     Args:
-        first: of one arm.
-        second: of the other.
         share: whether values are shares in points, which are tested on logits.
     """
     contrast = Sample(first.values - second.values, first.weights, first.clusters).contrast()

@@ -157,9 +157,7 @@ class Knowledge(Measure):
         """Return a method's mean in one arm, by seed.
 
         Args:
-            arm: whose edits these are.
             field: one of FIELDS, "closer", or "spill".
-            method: of editing.
             known_before: over the cases that were known before the edit, else over the others.
         """
         edits = self.edits[arm]

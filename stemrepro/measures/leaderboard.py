@@ -31,8 +31,6 @@ class Standing:
     """One arm's place on a track.
 
     Attributes:
-        arm: its name.
-        rank: by the mean loss, from 1.
         best, worst: the ranks that the comparisons with all others leave, at 95% for this arm.
         ahead: probability that its loss is below the next one's: a t distribution around the mean of the differences by
             seed, with no prior; NaN for the last.

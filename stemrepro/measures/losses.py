@@ -23,12 +23,7 @@ from stemrepro.verdicts.contrast import Contrast
 
 
 class Bucket(NamedTuple):
-    """A part of the targets.
-
-    Attributes:
-        by: what they are sorted by, one of stemrepro.config.buckets.BUCKETS.
-        name: as `bucket_name` has it.
-    """
+    """A part of the targets."""
 
     by: str
     name: str
@@ -214,11 +209,6 @@ def _item_error(first: ArmLosses, difference: np.ndarray, mix: str) -> tuple[flo
     """Return the standard error between documents of a difference averaged over seeds, and its degrees of freedom.
 
     It is a bootstrap within each source.
-
-    Args:
-        first: whose sources and documents these are.
-        difference: of nats [documents].
-        mix: "prose", "all", or a source.
     """
     documents, groups = first.documents, []
     for source in members(mix, first.sources):

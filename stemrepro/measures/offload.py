@@ -73,8 +73,6 @@ class Pass:
     """Tokens that go through a model together.
 
     Attributes:
-        sequences: of a batch.
-        tokens: of each sequence in the pass.
         context: tokens before a token and itself, in the mean.
     """
 
@@ -144,11 +142,6 @@ def model_seconds(
     The ids of all passes are known from the start, and all have as many tokens.
 
     Args:
-        shape: of the model.
-        placement: of STEM's layers.
-        works: the passes.
-        device: with its link and host.
-        home: of the tables.
         fetched: rows of each table that a pass brings from the host.
     """
     dense, stem = dense_and_stem(shape, placement)

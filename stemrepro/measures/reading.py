@@ -61,8 +61,6 @@ def read_npz(path: Path, *names: str, seeds: int | None = None, gaps: bool = Fal
     """Return arrays of an npz file by name; nothing in it is executed.
 
     Args:
-        path: of the file.
-        names: of the arrays.
         seeds: how many "seeds" must have, where that is known.
         gaps: whether numbers may be NaN.
 
@@ -85,11 +83,7 @@ def read_npz(path: Path, *names: str, seeds: int | None = None, gaps: bool = Fal
 
 
 class ArmScores:
-    """One part of an arm's scores.
-
-    Args:
-        folder: `scores/<scale>/<part>/...` of the arm.
-    """
+    """One part of an arm's scores."""
 
     keys: ClassVar[Names] = ()
     """Keys that summary.json must have next to those of every part."""

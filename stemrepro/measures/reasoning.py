@@ -56,7 +56,6 @@ class ArmReasoning(ArmTasks):
         Every task of a group counts the same.
 
         Args:
-            what: the task or group.
             words: range of the items' lengths; None for all items.
             field: "value", "floor" for what needs no knowledge, or "cut" for the share of prompts longer than the
                 context.

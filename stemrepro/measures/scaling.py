@@ -38,11 +38,7 @@ class Scaling(Comparison):
         self._laws: dict[str, list[PowerLaw]] = {}
 
     def rungs(self, width: float = 1.0) -> dict[str | None, int]:
-        """Return the tokens of each rung of a width, in rising order; the rung None is the scale itself.
-
-        Args:
-            width: a factor of the scale's.
-        """
+        """Return the tokens of each rung of a width, in rising order; the rung None is the scale itself."""
         everywhere: dict[str | None, Variant] = {**self.variants, None: Variant()}
         tokens = {
             name: variant.at(self.inputs.scale).training.tokens
@@ -126,7 +122,6 @@ class Scaling(Comparison):
         three each has its own.
 
         Args:
-            arm: whose losses these are.
             widths: take rungs of all widths, over parameters and tokens; else those of the scale's width, over tokens.
             only: rungs to take; None for all.
 

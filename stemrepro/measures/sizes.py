@@ -41,7 +41,6 @@ class Sizes(Comparison):
         """Return the models of a line in order of their widths, at tables' rates as the arms have them.
 
         Args:
-            line: one of LINES.
             least: the smallest width, over the scale's.
         """
         named: dict[str | None, Variant] = {

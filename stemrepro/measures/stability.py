@@ -108,10 +108,6 @@ def rate_limit(runs: list[ArmLosses], base_rate: float) -> np.ndarray:
     It is taken between two rates by a straight line. An arm that learns more at all rates counts as one doubling beyond
     the last rate, one that learns more at none as the first. It says nothing of divergence: a run that merely learns
     slowly stays at token frequencies too.
-
-    Args:
-        runs: the same arm at several rates.
-        base_rate: over which the rate is taken.
     """
     at = np.log2([arm.summary["learning_rate"] / base_rate for arm in by_rate(runs)])
     limits = []
@@ -178,7 +174,6 @@ class Stability(Comparison):
         They have the smallest budget of the variants with another learning rate than the scale's.
 
         Args:
-            arm: whose runs these are.
             own: at its family's own table rate, where it was trained so; else at the common one.
             clipped: only those that are clipped as the scale is.
         """

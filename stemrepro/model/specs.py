@@ -73,12 +73,7 @@ class MemoryCost:
 
 @dataclass(frozen=True)
 class MemorySpec:
-    """One memory outside of the FFNs.
-
-    Attributes:
-        cost: closed form of its elements.
-        needs: fields of the model that it needs.
-    """
+    """One memory outside of the FFNs."""
 
     cost: Callable[[ModelConfig], MemoryCost]
     needs: tuple[Literal["rank", "slots", "memory_layers", "memory_rows"], ...] = ()

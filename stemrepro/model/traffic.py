@@ -29,7 +29,6 @@ class Step:
     """A training step on several ranks.
 
     Attributes:
-        ranks: number of them.
         passes: micro-batches of each rank.
         tokens: of a micro-batch.
         number: bytes of a gathered weight, a row's element or a hidden state's; 2 is bfloat16.
@@ -74,8 +73,6 @@ def width_bytes(config: ModelConfig, step: Step, rows: float) -> float:
     """Return the bytes received with tables by width, of ids, rows and their gradients too.
 
     Args:
-        config: of the model.
-        step: of its training.
         rows: that a pass reads, from each table: its tokens, or the distinct ones among them.
     """
     ids = ID * (step.ranks - 1) * (1 + rows)
