@@ -153,14 +153,6 @@ def test_only_files_of_the_folder_are_read(tmp_path, place):
         load_llama(folder)
 
 
-@pytest.mark.parametrize("index", ["[1]", '{"weight_map": 3}', '{"weight_map": {"a": [1]}}', "[" * 100_000])
-def test_an_index_that_is_none_is_one_sentence(tmp_path, index):
-    llama().save_pretrained(tmp_path)
-    (tmp_path / "model.safetensors.index.json").write_text(index)
-    with pytest.raises(UserError, match=r"index\.json is damaged|can't be read"):
-        load_llama(tmp_path)
-
-
 def test_a_snapshot_of_the_hubs_cache_is_a_folder_of_links(tmp_path):
     snapshot, blobs = tmp_path / "models--a/snapshots/0123", tmp_path / "models--a/blobs"
     llama().save_pretrained(snapshot)

@@ -37,18 +37,9 @@ def test_parts_of_a_step_with_two_tables():
     assert step.late == pytest.approx(0.4 * size * (1 / 1e3 + 1 / 5e2) + 0.5)
 
 
-def test_without_a_step_ahead_all_rows_are_late():
-    step = from_host(SHAPE, "third", 64, DEVICE, ROWS, ahead=False)
-    assert (step.early, step.late) == (0, pytest.approx(2 * 10 * 40 * 4 * (1 / 1e3 + 1 / 5e2) + 0.5))
-
-
 @pytest.mark.parametrize(("early", "total"), [(2.0, 5 + 1 + 3 + 2), (6.0, 6 + 1 + 3 + 2)])
 def test_rows_that_come_early_cost_nothing_while_the_products_take_as_long(early, total):
     assert Step(compute=5, early=early, back=1, update=3, late=2).seconds == total
-
-
-def test_the_device_moves_its_rows_at_the_speed_of_its_memory():
-    assert on_device(SHAPE, "third", 64, DEVICE, ROWS) == pytest.approx(compute() + 2 * 10 * 40 * 28 / 1e4)
 
 
 @pytest.fixture

@@ -47,13 +47,6 @@ def test_rungs_of_a_width_are_in_order_with_the_scale_last(catalog):
     assert measure.widths() == [1.0, 2.0]
 
 
-def test_another_start_is_no_rung(catalog):
-    """It has a rung's tokens, whose place it would take."""
-    measure = made(Scaling, catalog, "token_ladder", {})
-    assert "rung-1-official-start" in measure.inputs.recipe.variants
-    assert len(measure.rungs()) == 5
-
-
 def test_an_arm_at_a_variant_where_the_recipe_lacks_it_is_named(build):
     with pytest.raises(UserError, match="no arm 'dense' at 'rung-9'"):
         build({"dense": law}).losses("dense", "rung-9")
