@@ -51,9 +51,7 @@ def cost_table(
     length = length or shapes[shape].sequence
     tokens = batch * length
     if min(length, batch, width) < 1 or not 0 < tflops < math.inf:
-        raise UserError(
-            f"length {length}, batch {batch}, bytes {width} and tflops {tflops:g} must be finite and above 0"
-        )
+        raise UserError(f"length {length}, batch {batch}, bytes {width} and tflops {tflops:g} must be finite and > 0")
     if distinct is not None and not 1 <= distinct <= min(tokens, dense.vocab):
         raise UserError(f"{distinct} distinct tokens: the number must be 1 to {min(tokens, dense.vocab):,}")
     rows = distinct or expected_distinct(tokens, dense.vocab)

@@ -168,9 +168,7 @@ def new_recipe(name: str, names: list[str], folder: Path = RECIPES) -> list[str]
     file, catalog = folder / f"{name}.yaml", load(folder)
     _check_free(name, file)
     if len(names) < 2:
-        raise UserError(
-            "a claim compares two arms: name two or more, as in 'stemrepro new recipe mine dense stem-full'"
-        )
+        raise UserError("a claim compares arms: name two or more, as in 'stemrepro new recipe mine dense stem-full'")
     if len(set(names)) < len(names):
         raise UserError(f"{', '.join(names)}: name each arm once")
     for arm in names:

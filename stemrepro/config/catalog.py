@@ -227,7 +227,7 @@ def read_recipes(folder: Path = RECIPES) -> Catalog:
             raise UserError(f"{file}: data: {unknown('mix', scale.data, mixes, 'recipes/mixes.yaml')}")
         if mixes[scale.data].kind == "blend":
             raise UserError(
-                f"{file}: data: '{scale.data}' is a blend with a scale's own text; it can stand under 'mid' only"
+                f"{file}: data: '{scale.data}' is a blend with a scale's own text; it goes under 'mid' only"
             )
         if scale.mid is not None and (scale.mid not in mixes or mixes[scale.mid].kind != "blend"):
             blends = [key for key, mix in mixes.items() if mix.kind == "blend"]
@@ -246,9 +246,7 @@ def read_recipes(folder: Path = RECIPES) -> Catalog:
                 raise UserError(f"{file} with arm '{arm_name}': {error}") from error
     files = {checked_name(p.stem, p, MODULE): p for p in sorted(folder.glob("*.yaml")) if p.stem not in NO_RECIPES}
     if taken := [name for name in files if name in RESERVED]:
-        raise UserError(
-            f"{files[taken[0]]}: a stage of the pipeline is called '{taken[0]}'; give the recipe another name"
-        )
+        raise UserError(f"{files[taken[0]]}: a stage of the pipeline is called '{taken[0]}'; rename the recipe")
     read = {name: parse(Recipe, read_yaml(path), path) for name, path in files.items()}
     catalog = Catalog(
         mixes=mixes, arms=arms, scales=scales, variants=variants, recipes={},

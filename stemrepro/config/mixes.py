@@ -197,9 +197,7 @@ class BlendMix(Strict):
     @model_validator(mode="after")
     def _whole(self) -> "BlendMix":
         if taken := {"own", "prose", "all"} & self.parts.keys():
-            raise ValueError(
-                f"a part can't be called '{min(taken)}'; results call the scale's own text or means of texts so"
-            )
+            raise ValueError(f"a part can't be called '{min(taken)}'; results call the own text or means so")
         if abs((total := self.own + sum(part.share for part in self.parts.values())) - 1) > 1e-6:
             raise ValueError(f"the shares of own and parts come to {total:g}; they must come to 1")
         return self

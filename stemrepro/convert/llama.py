@@ -32,9 +32,7 @@ def _shape(path: Path) -> tuple[ModelConfig, bool]:
             raise UserError(f"{path}: {key} is {about[key]!r}; only {value!r} can be loaded")
     rope = about.get("rope_parameters") or about.get("rope_scaling") or {}
     if not isinstance(rope, dict) or about.get("quantization_config"):
-        raise UserError(
-            f"{path}: weights that are quantised, or rotary positions that are no table of settings, can't be loaded"
-        )
+        raise UserError(f"{path}: quantised weights, or rotary positions that are no table, can't be loaded")
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
         raise UserError(f"{path}: rotary positions of type '{kind}'; only 'default', without scaling, can be loaded")

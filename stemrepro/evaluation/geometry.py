@@ -133,9 +133,7 @@ def tables_over_training(run: Run, model: Decoder) -> dict[float, dict[int, Tens
         try:
             tables_at[share] = by_layer(load_file(path))
         except (OSError, ValueError, SafetensorError) as error:
-            raise UserError(
-                f"{path} is damaged ({error}); train that run again ('make reproduce' with its SCALE)"
-            ) from error
+            raise UserError(f"{path} is damaged ({error}); train that run again") from error
     return tables_at | {1.0: by_layer(table_parameters(model))}
 
 

@@ -52,9 +52,7 @@ def load_model(folder: Path, config: ModelConfig, settings: str, device: torch.d
     """
     path = folder / "weights.safetensors"
     if not path.exists():
-        raise UserError(
-            f"{path} is missing; train that run first ('make reproduce' with its SCALE, or 'stemrepro train')"
-        )
+        raise UserError(f"{path} is missing; train it first ('make reproduce' with its SCALE, or 'stemrepro train')")
     try:
         with safe_open(path, "pt") as opened:
             made_with = (opened.metadata() or {}).get("config")

@@ -27,11 +27,7 @@ def random_p95(dimensions: int) -> float:
 
 
 class ArmGeometry(ArmScores):
-    """Geometry scores of one arm, and its losses by input token.
-
-    Raises:
-        UserError: a file is missing or damaged.
-    """
+    """Geometry scores of one arm, and its losses by input token."""
 
     keys = ("width", "ffn_width", "layers")
 
@@ -146,9 +142,6 @@ def token_gains(dense: ArmGeometry, arm: ArmGeometry) -> tuple[np.ndarray, np.nd
     Returns:
         Their ids [n]; dense's loss less the arm's on the targets after them [seeds, n]; mean |cos| of their rows
         [seeds, n]; training counts [seeds, n].
-
-    Raises:
-        UserError: the arms were scored on different seeds or tokens.
     """
     same = all(np.array_equal(dense.tokens[name], arm.tokens[name]) for name in ("seeds", "tokens"))
     if not same or arm.spread.shape != arm.tokens["nats"].shape:

@@ -57,11 +57,7 @@ class Sample:
 
 
 class ArmItems(ArmTasks):
-    """Benchmark scores of one arm: what `stemrepro evaluate --part benchmarks` wrote.
-
-    Raises:
-        UserError: a file is missing or unreadable.
-    """
+    """Benchmark scores of one arm: what `stemrepro evaluate --part benchmarks` wrote."""
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
@@ -137,10 +133,6 @@ def contrast(high: ArmItems, low: ArmItems, score: str, task: str, seen: bool = 
     """Return score(high) - score(low) by seed, over the seeds that both have, with the error between items.
 
     Differences are taken item by item.
-
-    Raises:
-        UserError: the seeds or the items are not the same.
-        Unmeasured: a run diverged.
     """
     count = min(len(high.whole().arrays["seeds"]), len(low.whole().arrays["seeds"]))
     same = np.array_equal(high.arrays["seeds"][:count], low.arrays["seeds"][:count])

@@ -48,11 +48,7 @@ def members(mix: str, sources: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class ArmLosses(ArmScores):
-    """Losses of one arm at one variant, of its first `count` seeds (None: of all).
-
-    Raises:
-        UserError: a file is missing or damaged, or holds a value that no run can give.
-    """
+    """Losses of one arm at one variant, of its first `count` seeds (None: of all)."""
 
     def __init__(self, folder: Path, count: int | None = None) -> None:
         super().__init__(folder)
@@ -122,11 +118,7 @@ class ArmLosses(ArmScores):
 
     @cached_property
     def documents(self) -> dict[str, np.ndarray]:
-        """Source, tokens, and nats as means over the seeds that are read, each [documents].
-
-        Raises:
-            UserError: the file is damaged, or holds no sum over as many first seeds, of which one may have diverged.
-        """
+        """Source, tokens, and nats as means over the seeds that are read, each [documents]."""
         path, count = self.folder / "documents.npz", len(self.seeds)
         arrays = read_npz(path, "counts", "source", "tokens", "nats")
         counts = arrays.pop("counts").tolist()
@@ -137,11 +129,7 @@ class ArmLosses(ArmScores):
 
     @cached_property
     def steps(self) -> dict[str, np.ndarray]:
-        """Loss and norm of the gradient at every step [seeds, steps]; NaN from the step on at which a run diverged.
-
-        Raises:
-            UserError: the file is damaged, or missing, as no recipe asks for losses by step.
-        """
+        """Loss and norm of the gradient at every step [seeds, steps]; NaN from the step on at which a run diverged."""
         path, summary = self.folder / "steps.npz", read_summary(self.folder / "summary.json")
         if not path.exists():
             raise UserError(f"{path} is missing; a recipe that reads losses by step has 'steps' among its scores")
@@ -183,12 +171,7 @@ class ArmLosses(ArmScores):
 
 
 def paired(first: ArmLosses, second: ArmLosses) -> tuple[ArmLosses, ArmLosses]:
-    """Return both arms with as many seeds as the one with fewer has.
-
-    Raises:
-        UserError: these seeds are not the same.
-        Unmeasured: one of these runs diverged.
-    """
+    """Return both arms with as many seeds as the one with fewer has."""
     count = min(len(first.seeds), len(second.seeds))
     if first.seeds[:count] != second.seeds[:count]:
         raise UserError(f"{first.folder} and {second.folder} have different seeds: {first.seeds}, {second.seeds}")
@@ -244,10 +227,6 @@ def contrast(high: ArmLosses, low: ArmLosses, mix: str, bucket: Bucket | None = 
     """Return loss(high) - loss(low) by seed, over the seeds that both have.
 
     For whole sources it has the error between documents.
-
-    Raises:
-        UserError: the arms have different seeds or documents.
-        Unmeasured: a run diverged.
     """
     first, second = paired(high, low)
     if (second, mix, bucket) not in first._less:
@@ -275,10 +254,6 @@ def interaction(pair: tuple[ArmLosses, ArmLosses], other: tuple[ArmLosses, ArmLo
 
     It is (loss(pair[0]) - loss(pair[1])) - (loss(other[0]) - loss(other[1])), of whole sources, with the error between
     documents.
-
-    Raises:
-        UserError: the arms have different seeds.
-        Unmeasured: a run diverged.
     """
     fewest = min((*pair, *other), key=lambda arm: len(arm.seeds))
     four = [paired(arm, fewest)[0] for arm in (*pair, *other)]

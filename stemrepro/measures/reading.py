@@ -1,4 +1,8 @@
-"""Readers of score files; a missing or damaged one is named."""
+"""Readers of score files; a missing or damaged one is named.
+
+They and all contrasts raise UserError for scores that are damaged or don't belong together, and Unmeasured where a run
+diverged.
+"""
 
 from functools import cached_property
 from pathlib import Path
@@ -111,12 +115,7 @@ class ArmScores:
         return self
 
     def lines(self, file: str, *columns: str, by: Names = ()) -> pd.DataFrame:
-        """Read a CSV file of an arm of which no run diverged: `read_csv`, with a line per seed and `by`.
-
-        Raises:
-            UserError: a seed is missing.
-            Unmeasured: a run diverged.
-        """
+        """Read a CSV file of an arm of which no run diverged: `read_csv`, with a line per seed and `by`."""
         path = self.whole().folder / file
         frame = read_csv(path, "seed", *by, *columns)
         if frame["seed"].nunique() != self.summary["seeds"] or frame.duplicated(["seed", *by]).any():

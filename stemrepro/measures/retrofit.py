@@ -60,9 +60,7 @@ class Retrofit(Measure):
         """Raise UserError unless the first arm is retrofitted and the second has no tables."""
         made = self.arms[INTERPOLATED if way == INTERPOLATED else ROWS]
         if arm not in made or plain in made:
-            raise UserError(
-                f"metric '{name}' of {arm} and {plain}: one of {', '.join(made)} next to an arm without tables"
-            )
+            raise UserError(f"metric '{name}' of {arm} and {plain}: one of {', '.join(made)} and one without tables")
 
     @metric(
         "{name=gain}:{way}",

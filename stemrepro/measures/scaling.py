@@ -58,11 +58,7 @@ class Scaling(Comparison):
         return self.all_losses(arm, variant).first(seeds)
 
     def all_losses(self, arm: str, variant: str | None) -> ArmLosses:
-        """Return an arm's losses at a rung, or at any variant of the recipe, of all its seeds.
-
-        Raises:
-            UserError: the recipe doesn't train the arm there.
-        """
+        """Return an arm's losses at a rung, or at any variant of the recipe, of all its seeds."""
         runs = self.arms[arm]
         if variant and variant not in runs.variants:
             raise UserError(f"the recipe has no arm '{arm}' at '{variant}'; add it to the variant's arms")

@@ -192,7 +192,7 @@ def table_owners(model: Decoder) -> list[nn.Module]:
     by_token = not outside and all(block.ffn.row_address == "token" for block in model.blocks)
     if from_file or not by_token or config.table_shared:
         raise UserError(
-            f"'{config.ffn}' can't be offloaded: its rows are not addressed by the token alone, a table per layer"
+            f"'{config.ffn}' can't be offloaded: its rows aren't chosen by the token alone, a table a layer"
         )
     owners = [
         module for block in model.blocks for module in (block.attention, block.ffn)
