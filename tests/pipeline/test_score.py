@@ -95,7 +95,7 @@ def test_a_summary_has_the_plan_that_arms_share(make_run, given, tiny, tmp_path)
 def test_only_runs_that_ended_are_scored_and_each_once(place, tiny):
     planned, run, folders = place
     plan = SimpleNamespace(scale={"tiny": tiny}, mix={tiny.data: None})
-    with pytest.raises(UserError, match=r"weights\.safetensors is missing; train it first"):
+    with pytest.raises(UserError, match=r"weights\.safetensors is missing; train that run first"):
         list(pending(plan, "tiny", "losses", planned, *folders))
     train(run, quiet)
     ((members, needs, out, key),) = pending(plan, "tiny", "losses", planned, *folders)
