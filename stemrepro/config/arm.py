@@ -172,7 +172,6 @@ def _of_equal_size(shape: Shape, arm: Arm, other: Arm) -> ModelConfig:
 
 @cache
 def _shaped(shape: Shape, arm: Arm) -> ModelConfig:
-    """Return the model of an arm in a shape without a track."""
     base = shape.model_dump(exclude={"sequence", "track"})
     config = ModelConfig(
         **base | {"ffn_width": max(1, round(arm.ffn_factor * shape.ffn_width))},

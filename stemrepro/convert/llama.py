@@ -54,7 +54,6 @@ def _shape(path: Path) -> tuple[ModelConfig, bool]:
 
 
 def _weights(folder: Path) -> dict[str, Tensor]:
-    """Return all weights of a folder by their names."""
     index = folder / "model.safetensors.index.json"
     names = ["model.safetensors"]
     if index.exists():

@@ -75,7 +75,6 @@ def so_many(name: str, rows: Iterable[dict], tokens: int, tokenizer: Tokenizer) 
 
 
 def _about(report: dict) -> dict:
-    """Return title, licence and the like of a text, those of all its sources in one."""
     sources = list(report["sources"].values())
     return {key: "; ".join(dict.fromkeys(about[key] for about in sources if about[key])) for key in sources[0]}
 

@@ -142,7 +142,6 @@ class StemLM(TemplateLM):
         return results
 
     def _loglikelihood_tokens(self, requests: list, **_: object) -> list[tuple[float, bool]]:
-        """Score what lm-eval calls with: ((prompt, answer), prompt tokens, answer tokens)."""
         return self._score([(self._cut(context, answer, text[1]), answer) for text, context, answer in requests])
 
     def loglikelihood_rolling(self, requests: list, disable_tqdm: bool = False) -> list[float]:

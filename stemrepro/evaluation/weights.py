@@ -35,7 +35,6 @@ def device_of(accelerator: str) -> torch.device:
 
 
 def _least(config: ModelConfig) -> int:
-    """Return the fewest numbers that a model's weights can have; a network in a file of one's own isn't counted."""
     if OWN_FILE.fullmatch(config.ffn):
         config = replace(config, ffn="dense", ffn_width=0, replaced_layers=(), table_shared=False)
     return parameter_counts(config)["total"]

@@ -70,7 +70,6 @@ def _rows(catalog: Catalog, recipe: Recipe) -> tuple[str, ...]:
 
 
 def _groups(catalog: Catalog, recipe: Recipe) -> set[str]:
-    """Return what the names of estimates with a printed number begin with, up to each hyphen."""
     words = [name.split("-") for name, estimate in recipe.estimates.items() if estimate.paper]
     return {"-".join(parts[:count]) for parts in words for count in range(1, len(parts))}
 

@@ -106,20 +106,17 @@ def _mean(values: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 
 def _contrast(values: np.ndarray, known: np.ndarray, cases: object) -> Contrast:
-    """Return the means of each seed over the cases that it knew [seeds], with the error between countries."""
     error = pair_error(values, known, cases["source"].to_numpy(), cases["target"].to_numpy())
     return Contrast(_mean(values, known), *error)
 
 
 def _shares(first: np.ndarray, second: np.ndarray, known: np.ndarray, cases: object) -> Contrast:
-    """Return the same of the difference of two shares in points [seeds, cases], to be tested on logits."""
     plain = _contrast(first - second, known, cases)
     means = (_mean(values, known) for values in (first, second))
     return of_shares(*means, known.sum(axis=1), plain.item_se, plain.item_df)
 
 
 def _difference(field: str, first: np.ndarray, second: np.ndarray, known: np.ndarray, cases: object) -> Contrast:
-    """Return the difference of two results in a field [seeds, cases]: of shares, or of probabilities."""
     if FIELDS[field] == 100:
         return _shares(first, second, known, cases)
     return _contrast(first - second, known, cases)
@@ -170,7 +167,6 @@ class Knowledge(Measure):
         return _contrast(FIELDS[field] * edits.values(method, field), known, cases)
 
     def _spill(self, edits: ArmEdits, method: str) -> Contrast:
-        """Return how many cases of other relations moved too, of pairs whose capital moved, in points above 50."""
         cases, known = edits.own_cases(method)
         moved = edits.values(method, "success") > 0
         pair = cases["source"] + ">" + cases["target"]

@@ -32,7 +32,6 @@ def flop_factor(first: ComparedArm, second: ComparedArm) -> float:
 
 
 def _curves(arm: ArmLosses) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """Return log FLOPs and prose loss at each mark, by seed."""
     return {
         seed: (np.log(rows["flops"].to_numpy()), rows["prose"].to_numpy()) for seed, rows in arm.curve.groupby("seed")
     }

@@ -134,7 +134,6 @@ class Sizes(Comparison):
         return next(size for line in LINES for size in self.sizes(line) if size.variant == variant)
 
     def _polynomial(self, high: str, low: str, line: str, degree: int, span: float) -> np.ndarray:
-        """Return coefficients [degree + 1, seeds] of log2 of the lead over log2 of the width, the highest first."""
         models = self.sizes(line, span)
         leads = self._positive(high, low, models)
         seeds = min(map(len, leads))

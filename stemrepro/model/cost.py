@@ -28,7 +28,6 @@ def row_elements(config: ModelConfig) -> int:
 
 
 def _value_rows(config: ModelConfig) -> int:
-    """Return the elements of a token's value embeddings."""
     return len(config.value_layers) * config.kv_heads * config.head_width
 
 

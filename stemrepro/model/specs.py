@@ -85,7 +85,6 @@ def _used(elements: int, row: int = 0, more: int = 0) -> FFNCost:
 
 
 def _df(c: ModelConfig) -> int:
-    """Return the elements of a matrix between width and ffn_width."""
     return c.width * c.ffn_width
 
 
@@ -136,7 +135,6 @@ FFNS = {
 
 
 def _groups(c: ModelConfig) -> int:
-    """Return the elements of a token's values in one layer."""
     return c.kv_heads * c.head_width
 
 

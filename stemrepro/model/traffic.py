@@ -53,12 +53,10 @@ def step_of(sequences: int, length: int, ranks: int, most: int) -> Step:
 
 
 def _of_others(ranks: int) -> float:
-    """Return the share of a whole that a rank receives when it holds one part of `ranks`."""
     return (ranks - 1) / ranks
 
 
 def _weights(twice: int, once: int, step: Step, ranks: int) -> float:
-    """Return the bytes of weights that are gathered twice or once a pass, and of their gradients."""
     gathered = step.passes * step.number * (2 * twice + once)
     return _of_others(ranks) * (gathered + REDUCED * (twice + once))
 

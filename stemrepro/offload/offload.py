@@ -133,7 +133,6 @@ class OffloadedTables:
         self.tokens = None
 
     def _fetch_next(self) -> None:
-        """Begin to bring the rows of the next table in the order."""
         place, table = self.begun % len(self.buffers), self.tables[self.begun]
         try:
             buffer, wanted = self.buffers[place], len(self.fetched)
