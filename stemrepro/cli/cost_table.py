@@ -8,15 +8,8 @@ from rich.table import Table
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.config.catalog import Catalog
 from stemrepro.measures.costs import dense_and_stem
-from stemrepro.model.cost import (
-    break_even_bandwidth,
-    cache_bytes,
-    decode_bytes,
-    expected_distinct,
-    flops_per_token,
-    parameter_counts,
-    row_bytes,
-)
+from stemrepro.model import cost
+from stemrepro.model.cost import cache_bytes, decode_bytes, flops_per_token, parameter_counts, row_bytes
 
 UNITS = ("", "k", "M", "G", "T", "P", "E", "Z")
 
@@ -54,12 +47,12 @@ def cost_table(
         raise UserError(f"length {length}, batch {batch}, bytes {width} and tflops {tflops:g} must be finite and > 0")
     if distinct is not None and not 1 <= distinct <= min(tokens, dense.vocab):
         raise UserError(f"{distinct} distinct tokens: the number must be 1 to {min(tokens, dense.vocab):,}")
-    rows = distinct or expected_distinct(tokens, dense.vocab)
+    rows = distinct or cost.expected_distinct(tokens, dense.vocab)
     counts = parameter_counts(dense), parameter_counts(stem)
     forward = flops_per_token(dense, length), flops_per_token(stem, length)
     reads = decode_bytes(dense, length, batch, width), decode_bytes(stem, length, batch, width)
     prefill, training = (
-        break_even_bandwidth(stem, length, rows, tokens, tflops * 1e12, mode, width) for mode in (False, True)
+        cost.break_even_bandwidth(stem, length, rows, tokens, tflops * 1e12, mode, width) for mode in (False, True)
     )
     layers = f"STEM in {len(stem.replaced_layers)} of {stem.layers} layers"
     title = f"{shape}, {layers}, {batch} x {length:,} tokens, {width} bytes per number"

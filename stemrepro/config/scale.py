@@ -186,17 +186,8 @@ class Variant(Strict):
     @property
     def changed(self) -> set[str]:
         """Its fields that make another model, text or optimiser; no run resumes from such a variant."""
-        return {
-            "vocab",
-            "width",
-            "heads",
-            "people",
-            "optimizer",
-            "tuned",
-            "official_init",
-            "track",
-            "equal_time",
-        } & self.model_fields_set
+        fields = {"vocab", "width", "heads", "people", "optimizer", "tuned", "official_init", "track", "equal_time"}
+        return fields & self.model_fields_set
 
     @model_validator(mode="after")
     def _same_model(self) -> "Variant":

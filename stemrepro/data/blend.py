@@ -111,15 +111,9 @@ def write_shares(mix: BlendMix, tokens: int, tokenizer_file: Path, out: Path, ow
 
 
 def write_blend(
-    name: str,
-    mix: BlendMix,
-    tokens: int,
-    base: Path,
-    tokenizer_file: Path,
-    out: Path,
-    card: Path,
+    name: str, mix: BlendMix, tokens: int, base: Path, tokenizer_file: Path, out: Path, card: Path,
     own: Path | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Write `out`/raw and `out`/parts (the other texts, read and cleaned), `out`/corpus, `out`/blocks, and a data card.
 
     Args:

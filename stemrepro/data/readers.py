@@ -248,15 +248,7 @@ def code(archive: zipfile.ZipFile) -> Iterator[Document]:
 
 
 READERS = {
-    "speeches": speeches,
-    "factbook": factbook,
-    "glosses": glosses,
-    "bible": bible,
-    "dictionary": dictionary,
-    "plays": plays,
-    "passages": passages,
-    "cookbook": cookbook,
-    "mathematics": mathematics,
-    "code": code,
+    reader.__name__: reader
+    for reader in (speeches, factbook, glosses, bible, dictionary, plays, passages, cookbook, mathematics, code)
 }
 """By source."""
