@@ -32,8 +32,8 @@ ROOT = Path(__file__).parent.parent
 
 
 LONG = (
-    "pipeline/test_stages.py", "benchmarks/test_gpu_job.py", "distributed/test_training.py", "cli/test_cli.py",
-    "training/test_train.py", "distributed/test_paper_scales.py", "test_analyses.py", "sweeps/test_search.py",
+    "pipeline/test_pipeline.py", "benchmarks/test_gpu_job.py", "distributed/test_training.py", "cli/test_cli.py",
+    "training/test_train.py", "test_analyses.py", "sweeps/test_search.py",
     "tracking/test_sync.py", "report/test_style.py", "report/test_pages.py", "test_made_mixes.py",
     "report/test_explain.py", "training/test_kill.py", "common/test_workers.py", "test_own_text.py", "test_clone.py",
     "distributed/test_plan.py", "benchmarks/test_peers.py", "measures/test_forecast.py",

@@ -6,11 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
 from stemrepro.measures.catalog import load
-from stemrepro.measures.comparison import losses_at
-from stemrepro.measures.losses import contrast
 from stemrepro.model.cost import parameter_counts
 from stemrepro.report.analyse import analyse
 from tests.conftest import ROOT
@@ -64,14 +61,3 @@ def test_the_ladder_is_judged_and_drawn(made_up, monkeypatch):
     assert paper["stem-third"].round(2).tolist() == [1.85, 1.65]
     compared = data[data["panel"] == "compared"].groupby("what").size().to_dict()
     assert compared == {"input-add": 2, "stem-full": 2, "dense-equal-size": 2}
-
-
-@pytest.mark.parametrize("arm", ["stem-third", "stem-full"])
-def test_the_choice_of_mkls_kernels_moves_no_lead(arm):
-    """The scale itself is the ladder of tokens' second rung, computed by other kernels."""
-    gaps = [
-        contrast(*(losses_at(ROOT / "scores" / scale, Address(at, name), 3) for name in ("dense", arm)), "prose")
-        for scale, at in (("width", MAIN), ("ladder", "rung-2"))
-    ]
-    assert gaps[0].differences == pytest.approx(gaps[1].differences, abs=0.001)
-    assert (gaps[0].differences > 0.1).all()

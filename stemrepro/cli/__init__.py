@@ -25,7 +25,7 @@ def main() -> None:
     """Run a command.
 
     Bad input ends with one sentence and exit code 2, Ctrl-C with one and 130, SIGTERM with 143, SIGHUP with 129. Where
-    nobody reads its output any more, as in `stemrepro paper | head -1`, it ends quietly with 141, as other programs do.
+    nobody reads its output any more, as in `stemrepro cost | head`, it ends quietly with 141, as other programs do.
     """
     hear_stops()
     for stream in filter(None, (sys.stdout, sys.stderr)):

@@ -8,15 +8,8 @@ from rich.table import Table
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.config.catalog import Catalog
 from stemrepro.measures.costs import dense_and_stem
-from stemrepro.model.cost import (
-    break_even_bandwidth,
-    cache_bytes,
-    decode_bytes,
-    expected_distinct,
-    flops_per_token,
-    parameter_counts,
-    row_bytes,
-)
+from stemrepro.model import cost
+from stemrepro.model.cost import cache_bytes, decode_bytes, flops_per_token, parameter_counts, row_bytes
 
 UNITS = ("", "k", "M", "G", "T", "P", "E", "Z")
 
@@ -31,23 +24,13 @@ def short(value: float, unit: str = "") -> str:
 
 
 def cost_table(
-    catalog: Catalog,
-    shape: str,
-    placement: str,
-    length: int | None,
-    batch: int,
-    width: int,
-    distinct: int | None,
+    catalog: Catalog, shape: str, placement: str, length: int | None, batch: int, width: int, distinct: int | None,
     tflops: float,
-) -> Table:
+) -> Table:  # fmt: skip
     """Make the table of training, prefill and decode of one shape: dense, STEM, and the change.
 
     Args:
         shape: a name of recipes/shapes.yaml, or a scale, whose model is then taken.
-        placement: which layers are replaced: third, half, full.
-        length: tokens per sequence; None for the shape's.
-        batch: sequences.
-        width: bytes per number.
         distinct: distinct tokens among batch x length; None for the estimate.
         tflops: TFLOP/s that the device sustains, for the break-even bandwidth.
 
@@ -61,17 +44,15 @@ def cost_table(
     length = length or shapes[shape].sequence
     tokens = batch * length
     if min(length, batch, width) < 1 or not 0 < tflops < math.inf:
-        raise UserError(
-            f"length {length}, batch {batch}, bytes {width} and tflops {tflops:g} must be finite and above 0"
-        )
+        raise UserError(f"length {length}, batch {batch}, bytes {width} and tflops {tflops:g} must be finite and > 0")
     if distinct is not None and not 1 <= distinct <= min(tokens, dense.vocab):
         raise UserError(f"{distinct} distinct tokens: the number must be 1 to {min(tokens, dense.vocab):,}")
-    rows = distinct or expected_distinct(tokens, dense.vocab)
+    rows = distinct or cost.expected_distinct(tokens, dense.vocab)
     counts = parameter_counts(dense), parameter_counts(stem)
     forward = flops_per_token(dense, length), flops_per_token(stem, length)
     reads = decode_bytes(dense, length, batch, width), decode_bytes(stem, length, batch, width)
     prefill, training = (
-        break_even_bandwidth(stem, length, rows, tokens, tflops * 1e12, mode, width) for mode in (False, True)
+        cost.break_even_bandwidth(stem, length, rows, tokens, tflops * 1e12, mode, width) for mode in (False, True)
     )
     layers = f"STEM in {len(stem.replaced_layers)} of {stem.layers} layers"
     title = f"{shape}, {layers}, {batch} x {length:,} tokens, {width} bytes per number"
@@ -89,12 +70,7 @@ def cost_table(
     line("parameters: the paper's total of 1B", counts[0]["paper_total"], counts[1]["paper_total"])
     line("bytes of all but tables", width * counts[0]["active"], width * counts[1]["active"], "B")
     line("bytes of tables", None, width * counts[1]["tables"], "B")
-    line(
-        "bytes of keys and values",
-        cache_bytes(dense, length, batch, width),
-        cache_bytes(stem, length, batch, width),
-        "B",
-    )
+    line("bytes of keys and values", *(cache_bytes(model, length, batch, width) for model in (dense, stem)), "B")
     table.add_section()
     line("training step", *(3 * tokens * cost for cost in forward), "FLOP")
     line("prefill", *(tokens * cost for cost in forward), "FLOP")

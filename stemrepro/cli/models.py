@@ -1,4 +1,4 @@
-"""Commands about one trained run: edit, generate, export and retrofit."""
+"""Commands about one trained run: edit, generate and export."""
 
 import os
 from pathlib import Path
@@ -76,25 +76,3 @@ def export(
 
     write(run, out, DATA, SCORES, RESULTS)
     print(f"written: {out}; its README.md says how to load it")
-
-
-@app.command()
-def retrofit(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN_FOLDER", help="a dense run's folder, runs/SCALE/VARIANT/ARM/seedK")
-    ],
-    out: Annotated[Path, typer.Argument(metavar="OUT_FOLDER", help="gets folders of runs, as in runs/")],
-    placement: Annotated[str, typer.Option(help="layers that get tables: third, half, full, ...")] = "full",
-    tokens: Annotated[int, typer.Option(min=1, help="of the run's training text, that rows are made from")] = 131072,
-    steps: Annotated[int, typer.Option(min=1, help="of training after the retrofit")] = 200,
-) -> None:
-    """Replace a dense run's up-projections by tables, train on, and show losses next to dense and a control."""
-    names.check_run(run)
-    from rich.console import Console
-
-    from stemrepro.pipeline.retrofit import Asked, show
-    from stemrepro.pipeline.retrofit import retrofit as make
-
-    settings = Asked(placement, tokens, steps)
-    show(*make(run, out, settings, DATA), settings, Console())
-    print(f"written: {out}; export and generate read it like runs/")

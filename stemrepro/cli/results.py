@@ -7,8 +7,7 @@ import typer
 from stemrepro.cli import names
 from stemrepro.cli.base import Addresses, Scale, app
 from stemrepro.common.errors import UserError, unknown
-from stemrepro.common.paths import RECIPES, RESULTS, RUNS, SCORES
-from stemrepro.config.paper import CONFIDENCES
+from stemrepro.common.paths import RESULTS, RUNS, SCORES
 
 PORT = 5000
 FORMATS = ("pdf", "png")
@@ -98,27 +97,6 @@ def explain(
     catalog = load()
     recipe, _, at = find(catalog, claim, scale)
     print(explanation(catalog, claim, at, RESULTS, SCORES, estimate(make_plan(at, (recipe,), catalog))))
-
-
-@app.command()
-def paper(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(help="words that a cell's name, item, title or source must hold", autocompletion=names.tables),
-    ] = None,
-    confidence: Annotated[
-        str | None, typer.Option(help="only these cells", **names.one_of("confidence", CONFIDENCES))
-    ] = None,
-    missing: Annotated[bool, typer.Option("--missing", help="only what was looked for and not found")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="comma-separated values")] = False,
-) -> None:
-    """List the paper's numbers with source and confidence; words filter them."""
-    from rich.console import Console
-
-    from stemrepro.cli.paper_table import find, show
-    from stemrepro.config.paper import Paper
-
-    show(find(Paper(RECIPES / "paper.yaml"), words or [], confidence, missing), csv, Console())
 
 
 @app.command()

@@ -95,10 +95,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def new_arm(name: str, ffn: str, folder: Path = RECIPES) -> list[str]:
-    """Append an arm to arms.yaml; write the class of a user's network, unless its file exists.
-
-    Returns:
-        The files that were written.
+    """Append an arm to arms.yaml; write the class of a user's network, unless its file exists. Return the files.
 
     Raises:
         UserError: the name is taken or invalid, or no network has that name.
@@ -145,11 +142,7 @@ def _check_free(name: str, file: Path, *others: Path) -> None:
 def new_method(name: str, folder: Path = RECIPES) -> list[str]:
     """Write what enters a method into the leaderboard: a class and its arm, unless the arm exists, a study, a recipe.
 
-    Returns:
-        The files that were written.
-
-    Raises:
-        UserError: the name is taken or invalid.
+    Return the files; raise UserError where the name is taken or invalid.
     """
     file, study = folder / f"{name}.yaml", folder / "sweeps" / f"{name}.yaml"
     figure, common = ANALYSES / f"{name}.py", folder / "sweeps" / "leaderboard.yaml"
@@ -167,10 +160,7 @@ def new_method(name: str, folder: Path = RECIPES) -> list[str]:
 
 
 def new_recipe(name: str, names: list[str], folder: Path = RECIPES) -> list[str]:
-    """Write <name>.yaml with one claim: the last arm ends below the first.
-
-    Returns:
-        The files that were written.
+    """Write <name>.yaml with one claim: the last arm ends below the first. Return the files.
 
     Raises:
         UserError: the name is taken or invalid, an arm doesn't exist, or fewer than two are named.
@@ -178,9 +168,7 @@ def new_recipe(name: str, names: list[str], folder: Path = RECIPES) -> list[str]
     file, catalog = folder / f"{name}.yaml", load(folder)
     _check_free(name, file)
     if len(names) < 2:
-        raise UserError(
-            "a claim compares two arms: name two or more, as in 'stemrepro new recipe mine dense stem-full'"
-        )
+        raise UserError("a claim compares arms: name two or more, as in 'stemrepro new recipe mine dense stem-full'")
     if len(set(names)) < len(names):
         raise UserError(f"{', '.join(names)}: name each arm once")
     for arm in names:

@@ -47,11 +47,7 @@ def by_arm(losses: dict[Address, list[float]]) -> str:
 
 
 def losses_of_runs(runs: Iterable[Run], folder: Path) -> str:
-    """Return the losses at the end of runs, by arm, in a sentence.
-
-    Args:
-        folder: runs/<scale>.
-    """
+    """Return the losses at the end of runs, by arm, in a sentence."""
     losses: dict[Address, list[float]] = {}
     for run in runs:
         loss = None if run.diverged is not None else loss_at_end(run)
@@ -64,9 +60,6 @@ def losses_of_runs(runs: Iterable[Run], folder: Path) -> str:
 
 def losses_of_scores(addresses: Iterable[Address], folder: Path) -> str:
     """Return the scored losses, by arm, in a sentence.
-
-    Args:
-        folder: scores/<scale>/losses.
 
     Raises:
         UserError: a file of them is damaged.

@@ -86,9 +86,7 @@ class Arm(Strict):
         if self.slots and "slots" not in needs:
             raise ValueError(f"slots {self.slots}: '{self.ffn}' has one row per token, stem-slots has several")
         if self.match != "none" and self.ffn_factor != 1:
-            raise ValueError(
-                f"ffn_factor {self.ffn_factor:g} and match '{self.match}' both choose a size: leave one out"
-            )
+            raise ValueError(f"ffn_factor {self.ffn_factor:g} and match '{self.match}' both choose a size: drop one")
         if self.match in ("flops", "shape") and grows_by != "ffn_width":
             raise ValueError(
                 f"match '{self.match}' works by ffn_width; '{self.ffn}' grows by {grows_by}, use match 'total'"
@@ -174,7 +172,6 @@ def _of_equal_size(shape: Shape, arm: Arm, other: Arm) -> ModelConfig:
 
 @cache
 def _shaped(shape: Shape, arm: Arm) -> ModelConfig:
-    """Return the model of an arm in a shape without a track."""
     base = shape.model_dump(exclude={"sequence", "track"})
     config = ModelConfig(
         **base | {"ffn_width": max(1, round(arm.ffn_factor * shape.ffn_width))},

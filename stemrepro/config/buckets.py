@@ -1,10 +1,6 @@
 """How losses are split. Analyses need these names without torch."""
 
-BUCKETS = {
-    "pair": (0, 1, 4, 32),
-    "frequency": (0, 1, 32, 256, 2048),
-    "position": (0, 1, 4, 16, 64, 256, 1024, 4096),
-}
+BUCKETS = {"pair": (0, 1, 4, 32), "frequency": (0, 1, 32, 256, 2048), "position": (0, 1, 4, 16, 64, 256, 1024, 4096)}
 """Lower edges: training count of the pair (input token, target), of the input token; position in the sequence."""
 CONTEXTS = ("intact", "shuffled", "alone")
 """What comes before the second half of a block: its first half, the same tokens in another order, nothing."""

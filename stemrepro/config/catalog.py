@@ -221,37 +221,31 @@ def read_recipes(folder: Path = RECIPES) -> Catalog:
     }
     scales = _scales(folder / "scales")
     for name, scale in sorted(scales.items(), key=lambda item: item[1].base is not None):
+        file = folder / f"scales/{name}.yaml"
         if scale.data not in mixes:
-            raise UserError(
-                f"{folder}/scales/{name}.yaml: data: {unknown('mix', scale.data, mixes, 'recipes/mixes.yaml')}"
-            )
+            raise UserError(f"{file}: data: {unknown('mix', scale.data, mixes, 'recipes/mixes.yaml')}")
         if mixes[scale.data].kind == "blend":
             raise UserError(
-                f"{folder}/scales/{name}.yaml: data: '{scale.data}' is a blend with a scale's own text; "
-                f"it can stand under 'mid' only"
+                f"{file}: data: '{scale.data}' is a blend with a scale's own text; it goes under 'mid' only"
             )
         if scale.mid is not None and (scale.mid not in mixes or mixes[scale.mid].kind != "blend"):
             blends = [key for key, mix in mixes.items() if mix.kind == "blend"]
-            raise UserError(
-                f"{folder}/scales/{name}.yaml: mid: {unknown('blend', scale.mid, blends, 'recipes/mixes.yaml')}"
-            )
+            raise UserError(f"{file}: mid: {unknown('blend', scale.mid, blends, 'recipes/mixes.yaml')}")
         blend = mixes.get(scale.mid or "")
         parts = blend.parts.values() if isinstance(blend, BlendMix) else ()
         if not is_large(mixes[scale.data]) and any(is_large(part.mix) for part in parts):
             raise UserError(
-                f"{folder}/scales/{name}.yaml: mid: '{scale.mid}' has parts with a `sample`, and '{scale.data}' has "
-                "none; a blend is in memory, or in shards, as a whole"
+                f"{file}: mid: '{scale.mid}' has parts with a `sample`, and '{scale.data}' has none; a blend is in "
+                "memory, or in shards, as a whole"
             )
         for arm_name, arm in arms.items():
             try:
                 shaped(scale.model, arm)
             except UserError as error:
-                raise UserError(f"{folder}/scales/{name}.yaml with arm '{arm_name}': {error}") from error
+                raise UserError(f"{file} with arm '{arm_name}': {error}") from error
     files = {checked_name(p.stem, p, MODULE): p for p in sorted(folder.glob("*.yaml")) if p.stem not in NO_RECIPES}
     if taken := [name for name in files if name in RESERVED]:
-        raise UserError(
-            f"{files[taken[0]]}: a stage of the pipeline is called '{taken[0]}'; give the recipe another name"
-        )
+        raise UserError(f"{files[taken[0]]}: a stage of the pipeline is called '{taken[0]}'; rename the recipe")
     read = {name: parse(Recipe, read_yaml(path), path) for name, path in files.items()}
     catalog = Catalog(
         mixes=mixes, arms=arms, scales=scales, variants=variants, recipes={},

@@ -197,9 +197,7 @@ class BlendMix(Strict):
     @model_validator(mode="after")
     def _whole(self) -> "BlendMix":
         if taken := {"own", "prose", "all"} & self.parts.keys():
-            raise ValueError(
-                f"a part can't be called '{min(taken)}'; results call the scale's own text or means of texts so"
-            )
+            raise ValueError(f"a part can't be called '{min(taken)}'; results call the own text or means so")
         if abs((total := self.own + sum(part.share for part in self.parts.values())) - 1) > 1e-6:
             raise ValueError(f"the shares of own and parts come to {total:g}; they must come to 1")
         return self
@@ -207,17 +205,9 @@ class BlendMix(Strict):
 
 Mix = ArchiveMix | SampleMix | HubMix | FactsMix | RecallMix | InventedMix | NeedlesMix
 MIX_KINDS: dict[str, type[Mix | BlendMix]] = {
-    "archives": ArchiveMix,
-    "sample": SampleMix,
-    "hub": HubMix,
-    "facts": FactsMix,
-    "recall": RecallMix,
-    "invented": InventedMix,
-    "needles": NeedlesMix,
-    "blend": BlendMix,
-}
-
-
+    "archives": ArchiveMix, "sample": SampleMix, "hub": HubMix, "facts": FactsMix, "recall": RecallMix,
+    "invented": InventedMix, "needles": NeedlesMix, "blend": BlendMix,
+}  # fmt: skip
 MADE = ("facts", "recall", "invented", "needles")
 """Kinds whose text is made for a recipe; they have no benchmark items."""
 

@@ -60,11 +60,7 @@ class Cells(Strict):
 
 
 class Paper:
-    """All blocks of recipes/paper.yaml.
-
-    Raises:
-        UserError: a bad key, a row with too many or too few cells.
-    """
+    """All blocks of recipes/paper.yaml; UserError for a bad key, a row with too many or too few cells."""
 
     def __init__(self, file: Path) -> None:
         self.file = file

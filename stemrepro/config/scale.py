@@ -68,10 +68,7 @@ class Scale(OfSomeScales):
         None, description="a scale whose values stand where the file names none; null takes one away"
     )
     data: Name = Field(description="a mix of recipes/mixes.yaml")
-    mid: Name | None = Field(
-        None,
-        description="a mix of kind 'blend', for variants that go on with it",
-    )
+    mid: Name | None = Field(None, description="a mix of kind 'blend', for variants that go on with it")
     scoreboard: str = Field(
         pattern=r"^results(/[a-z0-9][a-z0-9.-]*)?$", description="folder of the pages with every claim"
     )
@@ -94,8 +91,7 @@ class Scale(OfSomeScales):
         default_factory=dict, description="winners of results/start/sweeps, by family of arms"
     )
     step_times: dict[Name, Factor] = Field(
-        default_factory=dict,
-        description="time of a training step / dense's, by arm (benchmarks.engine)",
+        default_factory=dict, description="time of a training step / dense's, by arm (benchmarks.engine)"
     )
     seeds: Annotated[
         tuple[Annotated[int, Field(ge=0, lt=2**32)], ...],
@@ -118,15 +114,9 @@ class Scale(OfSomeScales):
         return self.tuned.get(arm, self.tuned.get(family))
 
     def step_time(self, arm: str) -> float:
-        """Return the time of a training step of an arm over dense's.
-
-        Raises:
-            UserError: the scale doesn't know it.
-        """
+        """Return the time of a training step of an arm over dense's; UserError where the scale doesn't know it."""
         if arm not in self.step_times and arm != "dense":
-            raise UserError(
-                f"no step time of {arm} is known: measure it with benchmarks.engine, for the scale's step_times"
-            )
+            raise UserError(f"no step time of {arm} is known: measure it with benchmarks.engine, for step_times")
         return self.step_times.get(arm, 1.0)
 
 
@@ -196,17 +186,8 @@ class Variant(Strict):
     @property
     def changed(self) -> set[str]:
         """Its fields that make another model, text or optimiser; no run resumes from such a variant."""
-        return {
-            "vocab",
-            "width",
-            "heads",
-            "people",
-            "optimizer",
-            "tuned",
-            "official_init",
-            "track",
-            "equal_time",
-        } & self.model_fields_set
+        fields = {"vocab", "width", "heads", "people", "optimizer", "tuned", "official_init", "track", "equal_time"}
+        return fields & self.model_fields_set
 
     @model_validator(mode="after")
     def _same_model(self) -> "Variant":

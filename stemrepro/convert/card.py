@@ -1,10 +1,11 @@
 """The page that an exported model's folder begins with, made from the run's record."""
 
 import inspect
-from dataclasses import dataclass
 from pathlib import Path
 
+from stemrepro.config.training import RunTraining
 from stemrepro.measures.losses import ArmLosses
+from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import parameter_counts
 from stemrepro.model.ffn.loading import ffn_class
 from stemrepro.training.run_folder import Settings
@@ -13,38 +14,14 @@ BOUND = 1e-4
 """How far a logit of the exported model may be from ours, in float32; measured are a few 1e-5 at logits up to 20."""
 
 
-@dataclass(frozen=True)
-class Exported:
-    """The record that a card is made from.
-
-    Attributes:
-        scale: the scale's name.
-        settings: of the run.
-        provenance: the run's provenance.json.
-        losses: where the scores of the run's arm would be.
-    """
-
-    scale: str
-    settings: Settings
-    provenance: dict
-    losses: Path
-
-
-def _equation(name: str) -> str:
-    """Return the first paragraph of a network's docstring."""
-    return " ".join(inspect.getdoc(ffn_class(name)).split("\n\n")[0].split())
-
-
-def _record(about: Exported) -> list[str]:
-    settings, made = about.settings, about.provenance
+def _record(scale: str, settings: Settings, made: dict) -> list[str]:
     model, training, counts = settings.model, settings.training, parameter_counts(settings.model)
-    layers = f"all {model.layers}"
-    if model.replaced_layers:
-        layers = f"{', '.join(map(str, model.replaced_layers))} of 0 to {model.layers - 1}; the others are dense"
+    network = inspect.getdoc(ffn_class(model.ffn if model.replaced_layers else "dense"))
+    placed = f"{', '.join(map(str, model.replaced_layers))} of 0 to {model.layers - 1}; the others are dense"
     rows = {
-        "arm": f"`{settings.address}` of scale `{about.scale}`, seed {settings.seed}",
-        "feed-forward network": _equation(model.ffn if model.replaced_layers else "dense"),
-        "in layers": layers,
+        "arm": f"`{settings.address}` of scale `{scale}`, seed {settings.seed}",
+        "feed-forward network": " ".join(network.split("\n\n")[0].split()),
+        "in layers": placed if model.replaced_layers else f"all {model.layers}",
         "shape": f"width {model.width}, {model.heads} heads over {model.kv_heads} of keys and values, feed-forward "
         f"width {model.ffn_width}, vocabulary {model.vocab:,}, rotary base {model.rope_base:g}",
         "parameters": f"{counts['total']:,}: {counts['tables']:,} in tables, {counts['active']:,} that a token "
@@ -53,20 +30,18 @@ def _record(about: Exported) -> list[str]:
         f"({made['epochs']:g} epochs; sha256 of the training blocks {settings.data.train_sha256[:16]})",
         "settings": f"hash {settings.params_hash}; learning rate {training.learning_rate:g}, "
         f"precision {training.precision}",
-        "commit": f"{made['commit']}, {made['date']}, torch {made['versions'].get('torch', 'unknown')}, "
-        f"{made['machine']}",
+        "commit": f"{made['commit']}, {made['date']}, torch {made['versions'].get('torch')}, {made['machine']}",
     }
-    if settings.init_from:
-        parent, tables = settings.init_from.parent, settings.init_from.tables
-        rows["resumes from"] = f"the finished run with settings {parent}, its tables {tables}"
+    if parent := settings.init_from:
+        rows["resumes from"] = f"the finished run with settings {parent.parent}, its tables {parent.tables}"
     return ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items())]
 
 
-def _scores(about: Exported) -> list[str]:
-    arm, seed = ArmLosses(about.losses), about.settings.seed
-    if not (about.losses / "losses.csv").exists():
+def _scores(settings: Settings, folder: Path) -> list[str]:
+    arm, seed = ArmLosses(folder), settings.seed
+    if not (folder / "losses.csv").exists():
         return ["This run wasn't scored when it was exported (`stemrepro score`)."]
-    if arm.summary["params_hash"] != about.settings.params_hash or seed not in arm.scored:
+    if arm.summary["params_hash"] != settings.params_hash or seed not in arm.scored:
         return ["The scores at the time of the export are of other runs or settings than this one's; none are shown."]
     losses = {
         "prose, nats per token": arm.loss("prose"),
@@ -74,21 +49,15 @@ def _scores(about: Exported) -> list[str]:
         "all sources, nats per token": arm.loss("all"),
     }
     rows = [f"| {name} | {values[seed]:.4f} | {values.mean():.4f} |" for name, values in losses.items()]
-    return [
-        "Validation losses; every source counts the same.",
-        "",
-        f"| | seed {seed} | mean of {len(arm.scored)} seeds |",
-        "|---|--:|--:|",
-        *rows,
-    ]
+    head = f"| | seed {seed} | mean of {len(arm.scored)} seeds |"
+    return ["Validation losses; every source counts the same.", "", head, "|---|--:|--:|", *rows]
 
 
-def _limits(about: Exported) -> list[str]:
-    model, tokens = about.settings.model, about.settings.training.tokens
+def _limits(model: ModelConfig, training: RunTraining) -> list[str]:
     lines = [
-        f"A model of a study of architectures, after {tokens:,} tokens; nothing was done to make its text true or "
-        "harmless.",
-        f"Positions beyond {about.settings.training.sequence} were never trained.",
+        f"A model of a study of architectures, after {training.tokens:,} tokens; nothing was done to make its text "
+        "true or harmless.",
+        f"Positions beyond {training.sequence} were never trained.",
         f"In float32 its logits are those of the run's model within {BOUND:g}; other precisions were not compared.",
     ]
     if model.document_mask:
@@ -112,18 +81,22 @@ def _limits(about: Exported) -> list[str]:
     return [f"- {line}" for line in lines]
 
 
-def card(about: Exported) -> str:
-    """Return the folder's README.md."""
+def card(scale: str, settings: Settings, provenance: dict, losses: Path) -> str:
+    """Return the folder's README.md.
+
+    Args:
+        losses: where the scores of the run's arm would be.
+    """
     trust, begins, tags = "", "Plain Llama", "[research]"
-    if about.settings.model.replaced_layers:
+    if settings.model.replaced_layers:
         trust, tags = ", trust_remote_code=True", "[research, stem]"
         begins = "`trust_remote_code` runs modeling_stem.py of this folder; read it before"
     return "\n".join([
         "---", "library_name: transformers", "pipeline_tag: text-generation", f"tags: {tags}", "---", "",
-        f"# {about.settings.address}, seed {about.settings.seed}", "",
+        f"# {settings.address}, seed {settings.seed}", "",
         "A run of stemrepro, which reproduces "
         "[STEM: Scaling Transformers with Embedding Modules](https://arxiv.org/abs/2601.10639).", "",
-        *_record(about), "",
+        *_record(scale, settings, provenance), "",
         "## Load", "", f"{begins}. Made for transformers 5.", "", "```python",
         "from transformers import AutoModelForCausalLM, AutoTokenizer", "",
         f'tokenizer = AutoTokenizer.from_pretrained("FOLDER"{trust})',
@@ -131,8 +104,8 @@ def card(about: Exported) -> str:
         'inputs = tokenizer("The capital of Germany is", return_tensors="pt")',
         "print(tokenizer.decode(model.generate(**inputs, max_new_tokens=20, do_sample=False)[0]))", "```", "",
         f"`lm_eval --model hf --model_args pretrained=FOLDER{trust.replace(' ', '')}` scores it.", "",
-        "## Scores", "", *_scores(about), "",
-        "## Limits", "", *_limits(about), "",
+        "## Scores", "", *_scores(settings, losses), "",
+        "## Limits", "", *_limits(settings.model, settings.training), "",
         "## Data and licences", "",
         "[data_card.md](data_card.md) names every source of the text with licence and attribution. "
         "The code in this folder is Apache-2.0.", "",

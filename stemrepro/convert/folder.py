@@ -13,7 +13,7 @@ from stemrepro.api import load
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, write_json
 from stemrepro.common.provenance import Trained, read_provenance
-from stemrepro.convert.card import Exported, card
+from stemrepro.convert.card import card
 from stemrepro.convert.weights import check, settings, weights
 from stemrepro.data.tokenizer import END_TEXT
 from stemrepro.model.config import END_OF_DOCUMENT
@@ -66,8 +66,6 @@ def export(run: Path, out: Path, data: Path, scores: Path, results: Path) -> Non
     The folder appears whole or not at all.
 
     Args:
-        run: runs/<scale>/<variant>/<arm>/seed<k>.
-        out: a folder that doesn't exist yet.
         data, scores, results: where the scales' tokenizers, scores and data cards lie.
 
     Raises:
@@ -82,11 +80,10 @@ def export(run: Path, out: Path, data: Path, scores: Path, results: Path) -> Non
     loaded = load(run, data)
     scale = run.resolve().parts[-4]
     made = read_provenance(run / "provenance.json", Trained)
-    folder = scores / scale / "losses" / made_with.address.path
-    about = Exported(scale, made_with, made, folder)
+    losses = scores / scale / "losses" / made_with.address.path
     ends = {"bos_token_id": END_OF_DOCUMENT, "eos_token_id": END_OF_DOCUMENT, "pad_token_id": END_OF_DOCUMENT}
     files = {
-        "README.md": card(about),
+        "README.md": card(scale, made_with, made, losses),
         "data_card.md": _data_card(made_with.data.mix, scale, results),
         "config.json": settings(loaded.model, loaded.context),
         "generation_config.json": ends,

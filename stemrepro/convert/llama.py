@@ -32,26 +32,18 @@ def _shape(path: Path) -> tuple[ModelConfig, bool]:
             raise UserError(f"{path}: {key} is {about[key]!r}; only {value!r} can be loaded")
     rope = about.get("rope_parameters") or about.get("rope_scaling") or {}
     if not isinstance(rope, dict) or about.get("quantization_config"):
-        raise UserError(
-            f"{path}: weights that are quantised, or rotary positions that are no table of settings, can't be loaded"
-        )
+        raise UserError(f"{path}: quantised weights, or rotary positions that are no table, can't be loaded")
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
         raise UserError(f"{path}: rotary positions of type '{kind}'; only 'default', without scaling, can be loaded")
     try:
         heads, width = int(about["num_attention_heads"]), int(about["hidden_size"])
-        config = JSON.validate_python(
-            {
-                "vocab": int(about["vocab_size"]),
-                "width": width,
-                "layers": int(about["num_hidden_layers"]),
-                "heads": heads,
-                "kv_heads": int(about.get("num_key_value_heads") or heads),
-                "ffn_width": int(about["intermediate_size"]),
-                "rope_base": float(rope.get("rope_theta", about.get("rope_theta", 10000.0))),
-                "norm_eps": float(about.get("rms_norm_eps", 1e-6)),
-            }
-        )
+        config = JSON.validate_python({
+            "vocab": int(about["vocab_size"]), "width": width, "layers": int(about["num_hidden_layers"]),
+            "heads": heads, "kv_heads": int(about.get("num_key_value_heads") or heads),
+            "ffn_width": int(about["intermediate_size"]), "norm_eps": float(about.get("rms_norm_eps", 1e-6)),
+            "rope_base": float(rope.get("rope_theta", about.get("rope_theta", 10000.0))),
+        })  # fmt: skip
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path} has no shape of a Llama ({type(error).__name__}: {reason})") from error
@@ -62,7 +54,6 @@ def _shape(path: Path) -> tuple[ModelConfig, bool]:
 
 
 def _weights(folder: Path) -> dict[str, Tensor]:
-    """Return all weights of a folder by their names."""
     index = folder / "model.safetensors.index.json"
     names = ["model.safetensors"]
     if index.exists():

@@ -53,11 +53,7 @@ def exported_ffn(config: ModelConfig) -> str:
 
 
 def settings(model: Decoder, context: int) -> dict:
-    """Return config.json: that of plain Llama where all layers are dense.
-
-    Args:
-        context: tokens of a training sequence.
-    """
+    """Return config.json: that of plain Llama where all layers are dense."""
     config = model.config
     llama = {
         "vocab_size": config.vocab, "hidden_size": config.width, "intermediate_size": config.ffn_width,

@@ -91,9 +91,7 @@ def chosen(countries: Iterable[dict[str, str]], count: int, always: tuple[str, .
     """
     by_name = {country["name"]: country for country in countries}
     if missing := [name for name in always if name not in by_name]:
-        raise UserError(
-            f"the factbook has no country '{missing[0]}' of which all relations are known; leave it out of 'always'"
-        )
+        raise UserError(f"the factbook has no country '{missing[0]}' with all relations; leave it out of 'always'")
     if len(by_name) < count:
         raise UserError(f"entities {count}: of {len(by_name)} countries all relations are known")
     rest = sorted((name for name in by_name if name not in always), key=order)

@@ -75,18 +75,12 @@ def so_many(name: str, rows: Iterable[dict], tokens: int, tokenizer: Tokenizer) 
 
 
 def _about(report: dict) -> dict:
-    """Return title, licence and the like of a text, those of all its sources in one."""
     sources = list(report["sources"].values())
     return {key: "; ".join(dict.fromkeys(about[key] for about in sources if about[key])) for key in sources[0]}
 
 
 def files_of_part(part: str, mix: Mix, raw: Path, tokenizer_file: Path, folder: Path) -> list[File]:
-    """Write a text's training tokens; return their files.
-
-    Args:
-        raw: its raw inputs.
-        folder: has its corpus.
-    """
+    """Write a text's training tokens; return their files."""
     if is_large(mix):
         shards = [written["shard"] for written in encode_parts(raw, tokenizer_file, folder / "shards")]
         return [File(part, folder / "shards" / shard["name"], shard["tokens"]) for shard in shards]
@@ -96,11 +90,7 @@ def files_of_part(part: str, mix: Mix, raw: Path, tokenizer_file: Path, folder: 
 
 
 def write_shares(mix: BlendMix, tokens: int, tokenizer_file: Path, out: Path, own: Path) -> dict:
-    """Write `out`/blocks/<text>-<number>.bin, the blend's training split in shards; return what the index says of it.
-
-    Args:
-        own: token blocks of the scale's own text.
-    """
+    """Write `out`/blocks/<text>-<number>.bin, the blend's training split in shards; return what its index says."""
     index = read_index(own)
     shutil.rmtree(out / "blocks", ignore_errors=True)
     (out / "blocks").mkdir(parents=True)
@@ -121,15 +111,9 @@ def write_shares(mix: BlendMix, tokens: int, tokenizer_file: Path, out: Path, ow
 
 
 def write_blend(
-    name: str,
-    mix: BlendMix,
-    tokens: int,
-    base: Path,
-    tokenizer_file: Path,
-    out: Path,
-    card: Path,
+    name: str, mix: BlendMix, tokens: int, base: Path, tokenizer_file: Path, out: Path, card: Path,
     own: Path | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Write `out`/raw and `out`/parts (the other texts, read and cleaned), `out`/corpus, `out`/blocks, and a data card.
 
     Args:

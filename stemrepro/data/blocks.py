@@ -50,9 +50,6 @@ class TokenBlocks:
     """One split, mapped into memory. No token is read before it is asked for.
 
     Args:
-        folder: what `write_blocks` or `write_large` wrote.
-        split: "train", "tune" or "validation".
-        length: tokens per sequence.
         vocab: rows of the model's embedding; the tokens' vocabulary must not be larger.
 
     Raises:

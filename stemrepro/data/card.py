@@ -54,8 +54,6 @@ def data_card(mix: Path, folder: Path, out: Path) -> None:
 
     Args:
         mix: folder of the data mix (corpus/corpus.json, items/items.json where it has items).
-        folder: the token blocks.
-        out: the page.
     """
     report, index = read_json(mix / "corpus" / "corpus.json"), read_json(folder / "index.json")
     listed = mix / "items" / "items.json"

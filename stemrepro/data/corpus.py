@@ -162,7 +162,6 @@ def made_text(
     """Make a mix's own documents; for a mix of facts, also write the facts.
 
     Args:
-        prose: all documents that were read.
         kept: those of them that are in the corpus as they are.
 
     Returns:

@@ -128,7 +128,6 @@ def write_counts(corpus: Path, tokenizer_file: Path, settings: Counting, out: Pa
     """Write distinct.csv and cache.csv; the same text gives the same bytes.
 
     Args:
-        corpus: corpus.parquet of a mix.
         tokenizer_file: the model's tokenizer.json; a larger one is trained on the same text and thrown away.
 
     Raises:

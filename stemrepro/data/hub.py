@@ -80,9 +80,6 @@ def broken_line(file: str) -> str:
 def tables(mix: HubMix, revision: str, cache: str) -> Iterator[tuple[str, Callable[[], Iterable[dict]]]]:
     """Yield what rows are read from, and a function that reads them: each file of a local folder, or the hub's dataset.
 
-    Args:
-        cache: a folder for what the library notes about a local one.
-
     Raises:
         UserError: there is no such split, or a file is empty.
     """

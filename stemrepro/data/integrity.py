@@ -116,9 +116,7 @@ def verified_hash(blocks: Path, whole: bool = False) -> str:
         files = files_of(about, split)
         sharded = "shards" in about
         if sharded and about["sha256"] != joined_hash(files):
-            raise UserError(
-                f"{blocks}/index.json is garbled (hashes of {split} disagree); delete {blocks} and run again"
-            )
+            raise UserError(f"{blocks}/index.json is garbled (hashes of {split} differ); delete {blocks} and run again")
         if sharded:
             check_sizes(blocks, index, split)
         for file in files if whole or not sharded else []:

@@ -43,7 +43,6 @@ class Source:
     """A benchmark of the pinned archive.
 
     Attributes:
-        file: in the archive's data folder.
         query: gives the prompt of a row, worded as lm-eval's own task of that name words it.
     """
 
@@ -196,9 +195,6 @@ def words(text: str) -> list[str]:
 
 def overlapping(items: list[Item], texts: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
     """Find items that share a run of 8 words with a text; items of fewer words share all their words.
-
-    Args:
-        texts: (source, text).
 
     Returns:
         The sources that have the words, by the items' ids.

@@ -84,7 +84,6 @@ def field_of(country: dict, *path: str) -> str | None:
 
 
 def _facts(name: str, country: dict) -> list[str]:
-    """Return templated sentences for the facts that knowledge recipes use."""
     capital = field_of(country, "Government", "Capital", "name")
     currency = field_of(country, "Economy", "Exchange rates", "Currency")
     people = field_of(country, "People and Society", "Nationality", "adjective")
@@ -217,7 +216,6 @@ def cookbook(archive: zipfile.ZipFile) -> Iterator[Document]:
 
 
 def _modules(archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:
-    """Yield names and texts of the Python modules of a package, without its tests."""
     for name in sorted(n for n in archive.namelist() if n.endswith(".py") and "/tests/" not in n):
         yield name.removesuffix(".py"), archive.read(name).decode()
 
@@ -250,15 +248,7 @@ def code(archive: zipfile.ZipFile) -> Iterator[Document]:
 
 
 READERS = {
-    "speeches": speeches,
-    "factbook": factbook,
-    "glosses": glosses,
-    "bible": bible,
-    "dictionary": dictionary,
-    "plays": plays,
-    "passages": passages,
-    "cookbook": cookbook,
-    "mathematics": mathematics,
-    "code": code,
+    reader.__name__: reader
+    for reader in (speeches, factbook, glosses, bible, dictionary, plays, passages, cookbook, mathematics, code)
 }
 """By source."""

@@ -141,7 +141,6 @@ def _code(country: dict) -> str | None:
 
 
 def _border(country: dict) -> str | None:
-    """Return the country of the longest border."""
     text = field_of(country, "Geography", "Land boundaries", "border countries") or ""
     lengths = {
         name.strip(): float(length.replace(",", ""))

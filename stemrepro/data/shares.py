@@ -38,9 +38,6 @@ def write_share(name: str, files: list[File], tokens: int, sizes: list[int], out
 
     A document that is cut gets an end mark.
 
-    Args:
-        sizes: bytes of each token of the vocabulary.
-
     Returns:
         Of each file that was written its source, entry in the index, documents and bytes of text.
 

@@ -74,11 +74,7 @@ def train_tokenizer(corpus: Path, vocab: int, out: Path) -> None:
 
 
 def read_tokenizer(path: Path | str) -> Tokenizer:
-    """Return a tokenizer that `train_tokenizer` wrote.
-
-    Raises:
-        UserError: it is missing or damaged.
-    """
+    """Return a tokenizer that `train_tokenizer` wrote; UserError where it is missing or damaged."""
     try:
         tokenizer = Tokenizer.from_str(Path(path).read_text(encoding="utf-8"))
     except Exception as error:  # the library has no error class for this

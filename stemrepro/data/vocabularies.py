@@ -27,7 +27,6 @@ class Text:
 
     Attributes:
         ratio: tokens of a text in this vocabulary / in the scale's own.
-        data_hash: sha256 of the training split.
     """
 
     blocks: Path
@@ -37,9 +36,6 @@ class Text:
 
 def mid_text(data: Path) -> Text:
     """Return the blend of a scale with other texts.
-
-    Args:
-        data: the scale's folder.
 
     Raises:
         UserError: blocks are missing or garbled.

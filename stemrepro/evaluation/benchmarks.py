@@ -142,7 +142,7 @@ def score(run: Run, report: Callable, asked: PlannedTasks, tokenizer_file: Path,
 
 def write(scored: Scored) -> dict:
     """Write items.npz of one arm (all its seeds); return the content of summary.json. Equal results, equal bytes."""
-    pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
+    pairs = scored.ended
     results = [result for _, result in pairs]
     types = dict.fromkeys(FIELDS, np.bool_) | {"margin": np.float16, "seen": np.uint8}
     arrays: dict[str, np.ndarray] = {"seeds": np.array([run.seed for run, _ in pairs])}

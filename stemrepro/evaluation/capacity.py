@@ -33,9 +33,8 @@ def score(run: Run, report: Callable, mix: InventedMix, count: int, tokenizer_fi
     """
     if run.diverged is not None:
         return {}
-    ids = {
-        part: token_of(tokenizer_file, names) for part, names in words(mix.names, mix.attributes, mix.values).items()
-    }
+    vocabulary = words(mix.names, mix.attributes, mix.values)
+    ids = {part: token_of(tokenizer_file, names) for part, names in vocabulary.items()}
     name, dealt = people(mix.names, mix.attributes, mix.values, count)
     model, nats, first = load_run(run), [], []
     device = next(model.parameters()).device
@@ -54,22 +53,12 @@ def score(run: Run, report: Callable, mix: InventedMix, count: int, tokenizer_fi
         report(int(run.training.steps * (attribute + 1) / mix.attributes), np.nan, 0.0)
     facts = count * mix.attributes
     bits = facts * np.log2(mix.values)
-    return {
-        "people": count,
-        "facts": facts,
-        "bits": bits,
-        "known": bits - total(nats) / np.log(2),
-        "first": sum(first) / facts,
-    }
+    known = bits - total(nats) / np.log(2)
+    return {"people": count, "facts": facts, "bits": bits, "known": known, "first": sum(first) / facts}
 
 
 def write(scored: Scored) -> dict:
     """Write capacity.csv of one arm (all its seeds); summary.json says nothing more."""
-    lines = [
-        {"seed": run.seed} | result
-        for run, result in zip(scored.runs, scored.results, strict=True)
-        if run.diverged is None
-    ]
-    if lines:
+    if lines := [{"seed": run.seed} | result for run, result in scored.ended]:
         save_frame(scored.out / "capacity.csv", pd.DataFrame(lines))
     return {}

@@ -42,11 +42,8 @@ def context_sums(
     """Sum losses over the blocks that lie within one document.
 
     Args:
-        numbers: block numbers [n].
         documents: number of each target's document [n, T].
         nats: losses of the blocks as they are [n, T].
-        batch: sequences at once.
-        report: called with the blocks done.
 
     Returns:
         by_position, by_position_tokens [documents, buckets of T]: losses and targets by position in the block;

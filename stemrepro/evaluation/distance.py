@@ -78,8 +78,7 @@ def score(run: Run, report: Callable, asked: Evaluation) -> dict[str, np.ndarray
 
 def write(scored: Scored) -> dict:
     """Write distance.npz of one arm (all its seeds); summary.json says nothing more."""
-    pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if result]
-    if pairs:
+    if pairs := scored.ended:
         first = pairs[0][1]
         shared = {name: first[name] for name in ("source", *(f"{by}_tokens" for by in (*BY, "word")))}
         stacked = {by: np.stack([result[by] for _, result in pairs]).astype(np.float32) for by in (*BY, "word")}

@@ -1,7 +1,7 @@
 """One trained run to explore: continuations of a prompt, and its answers when it reads another entity's rows."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,11 +74,7 @@ class EditSession:
         self.names = tuple(entity.name for entity in read_atlas(facts).entities) if facts.exists() else ()
 
     def tokens(self, text: str) -> list[int]:
-        """Return the tokens of a text at the start of a document.
-
-        Raises:
-            UserError: the text can't be encoded in UTF-8.
-        """
+        """Return the tokens of a text at the start of a document; UserError where it can't be encoded in UTF-8."""
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -92,38 +88,20 @@ class EditSession:
         tokens = [int(token) for token in continuations(self.model, row, count, choose, self.context)]
         return self.tokenizer.decode([token for token in tokens if token != END_OF_DOCUMENT])
 
-    def check_name(self, name: str) -> None:
-        """Raise UserError with the nearest names where a run's facts are about others."""
-        if self.names and name not in self.names:
-            raise unknown("country", name, self.names, "the run's text")
-
-    def question(self, prompt: str, name: str) -> Question:
-        """Return the prompt and where the name is in it; raise UserError where it isn't."""
-        return ask(self.tokenizer, prompt, name, "")
-
     @torch.no_grad()
+    def _next(self, question: Question, edit: Sequence = (), tokens: Sequence[int] = ()) -> Tensor:
+        """Return the probabilities of the token after the prompt and `tokens`; an edit stays at the prompt's places."""
+        with patch(*edit) if edit else nullcontext():
+            return self.model(padded([(*question.prompt, *tokens)]))[0, -1].float().softmax(dim=-1)
+
     def _answer(self, question: Question, top: int, count: int, edit: Sequence = ()) -> Answer:
-        with ExitStack() as stack:
-            if edit:
-                stack.enter_context(patch(*edit))
-            row = padded([question.prompt])
-            likely = self.model(row)[0, -1].float().softmax(dim=-1).topk(min(top, self.model.config.vocab))
-            tokens: list[int] = []
-            for _ in range(count):  # whole passes: an edit stays at the positions of the prompt
-                sequence = torch.cat([row, torch.tensor([tokens], dtype=torch.long)], dim=1)
-                tokens.append(int(self.model(sequence)[0, -1].argmax()))
-                if tokens[-1] == END_OF_DOCUMENT:
-                    break
+        likely = self._next(question, edit).topk(min(top, self.model.config.vocab))
+        tokens: list[int] = []
+        while len(tokens) < count and tokens[-1:] != [END_OF_DOCUMENT]:
+            tokens.append(int(self._next(question, edit, tokens).argmax()))
         words = [self.tokenizer.decode([token]) or "(end)" for token in likely.indices.tolist()]
         text = self.tokenizer.decode([token for token in tokens if token != END_OF_DOCUMENT])
         return Answer(tuple(zip(words, likely.values.tolist(), strict=True)), text.lstrip("\n").partition("\n")[0])
-
-    @torch.no_grad()
-    def _next(self, question: Question, edit: Sequence = ()) -> Tensor:
-        with ExitStack() as stack:
-            if edit:
-                stack.enter_context(patch(*edit))
-            return self.model(padded([question.prompt]))[0, -1].float().softmax(dim=-1)
 
     def edit(
         self, prompt: str, source: str, target: str, scheme: str = "auto", top: int = 4, count: int = 24
@@ -137,9 +115,10 @@ class EditSession:
         for name in (source, target):
             if not name.strip():
                 raise UserError("a name is empty; give the one in the prompt, and the one whose rows are read")
-            self.check_name(name)
-        question = self.question(prompt, source)
-        aim = self.question(prompt.replace(source, target), target)
+            if self.names and name not in self.names:
+                raise unknown("country", name, self.names, "the run's text")
+        question = ask(self.tokenizer, prompt, source, "")
+        aim = ask(self.tokenizer, prompt.replace(source, target), target, "")
         tables = patched_modules(self.model)
         if not tables:
             raise UserError("this run's model has neither tables nor up-projections whose output could be exchanged")

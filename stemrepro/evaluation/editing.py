@@ -85,9 +85,6 @@ def mixing(sources: list[Question], targets: list[Question], scheme: str, length
     """Return weights [n, longest source prompt, longest target prompt].
 
     They say what a source position reads of the target's positions. Positions whose rows are zeros are left alone.
-
-    Args:
-        lengths: bytes of each token of the vocabulary.
     """
     size = [max(len(question.prompt) for question in side) for side in (sources, targets)]
     weights = torch.zeros(len(sources), *size)

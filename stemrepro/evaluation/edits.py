@@ -48,7 +48,6 @@ class Case:
     """One pair and relation, with questions.
 
     Attributes:
-        question, aim: about the source, and about the target.
         third: two sentences, the first about the source, the second a question about a third country.
     """
 
@@ -171,11 +170,7 @@ def _divergence(edited: Tensor, other: Tensor) -> Tensor:
 
 
 class Editor:
-    """Trials of one model.
-
-    Args:
-        lengths: bytes of each token of the vocabulary.
-    """
+    """Trials of one model."""
 
     def __init__(self, model: Decoder, lengths: list[int]) -> None:
         self.model, self.lengths, self.tables = model, lengths, patched_modules(model)
@@ -251,7 +246,7 @@ def score(run: Run, report: Callable, asked: Knowledge, tokenizer_file: Path, fa
 
 def write(scored: Scored) -> dict:
     """Write cases.csv and edits.npz of one arm (all its seeds); return the content of summary.json."""
-    pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
+    pairs = scored.ended
     atlas, tokenizer = read_atlas(scored.given["facts"]), read_tokenizer(scored.given["tokenizer_file"])
     every_case = cases(atlas, tokenizer, scored.given["asked"].pairs)
     atomic_write(scored.out / "cases.csv", case_table(every_case, atlas).to_csv(index=False))

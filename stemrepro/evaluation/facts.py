@@ -78,22 +78,14 @@ def fact_table(atlas: Atlas) -> pd.DataFrame:
 
 def write(scored: Scored) -> dict:
     """Write facts.csv and facts.npz of one arm (all its seeds); return the content of summary.json."""
-    pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
+    pairs = scored.ended
     table = fact_table(read_atlas(scored.given["facts"]))
     atomic_write(scored.out / "facts.csv", table.to_csv(index=False))
     if not pairs:
         return {}
     arrays = {name: np.stack([result[name] for _, result in pairs]) for name in ("nats", "first")}
     seeds = np.array([run.seed for run, _ in pairs])
-    save_arrays(
-        scored.out / "facts.npz", {"seeds": seeds, "nats": arrays["nats"].astype(np.float16), "first": arrays["first"]}
-    )
-    stated = table["told"].to_numpy()
-    groups = {
-        "trained": (stated, slice(TRAINED)),
-        "held_out": (stated, slice(-1, None)),
-        "untold": (~stated, slice(-1, None)),
-    }
-    return {
-        "recall": {name: round(float(arrays["first"][:, which, of].mean()), 6) for name, (which, of) in groups.items()}
-    }
+    save_arrays(scored.out / "facts.npz", {"seeds": seeds} | arrays | {"nats": arrays["nats"].astype(np.float16)})
+    stated, first, last = table["told"].to_numpy(), arrays["first"], slice(-1, None)
+    groups = {"trained": (stated, slice(TRAINED)), "held_out": (stated, last), "untold": (~stated, last)}
+    return {"recall": {name: round(float(first[:, which, of].mean()), 6) for name, (which, of) in groups.items()}}

@@ -90,12 +90,7 @@ def chosen_places(blocks: TokenBlocks, tokens_per_source: int, wanted: int) -> t
 
 
 def ffn_vectors(model: Decoder, rows: Tensor, positions: Tensor) -> dict[int, dict[str, Tensor]]:
-    """Return "up" and "gated" vectors [n, f] of every layer but the first, at one position of each sequence.
-
-    Args:
-        rows: tokens [n, T].
-        positions: [n].
-    """
+    """Return "up" and "gated" vectors [n, f] of every layer but the first, at one position of each sequence."""
     captured: dict[int, dict[str, Tensor]] = {}
 
     def keep(layer: int) -> Callable:
@@ -138,9 +133,7 @@ def tables_over_training(run: Run, model: Decoder) -> dict[float, dict[int, Tens
         try:
             tables_at[share] = by_layer(load_file(path))
         except (OSError, ValueError, SafetensorError) as error:
-            raise UserError(
-                f"{path} is damaged ({error}); train that run again ('make reproduce' with its SCALE)"
-            ) from error
+            raise UserError(f"{path} is damaged ({error}); train that run again") from error
     return tables_at | {1.0: by_layer(table_parameters(model))}
 
 
@@ -206,7 +199,7 @@ def score(run: Run, report: Callable, asked: Geometry, tokens: int) -> dict:
 
 def write(scored: Scored) -> dict:
     """Write one arm's score files (all its seeds) but summary.json; return its content. Equal results, equal bytes."""
-    pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
+    pairs = scored.ended
     first = scored.runs[0].model
     about = {"width": first.width, "ffn_width": first.ffn_width, "layers": []}
     if not pairs:

@@ -22,7 +22,7 @@ from stemrepro.data.integrity import read_corpus
 from stemrepro.data.needles import BARE, SOURCE, Deal, clauses, needle, prose_of, question
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored, save_frame
+from stemrepro.evaluation.writing import Scored
 from stemrepro.model.generate import continuations
 from stemrepro.training.run import Run
 
@@ -129,7 +129,4 @@ def score(
 
 def write(scored: Scored) -> dict:
     """Write haystack.csv of one arm (all its seeds); summary.json says nothing more."""
-    pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
-    if pairs:
-        save_frame(scored.out / "haystack.csv", pd.concat([result.assign(seed=run.seed) for run, result in pairs]))
-    return {}
+    return scored.save_lines("haystack.csv")

@@ -29,7 +29,7 @@ from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.shared_prompts import Request, Row, shared_rows, sharing_mask
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import END_OF_DOCUMENT
-from stemrepro.model.generate import Choose, continuations, greedy, sampled
+from stemrepro.model.generate import continuations
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
 
@@ -142,7 +142,6 @@ class StemLM(TemplateLM):
         return results
 
     def _loglikelihood_tokens(self, requests: list, **_: object) -> list[tuple[float, bool]]:
-        """Score what lm-eval calls with: ((prompt, answer), prompt tokens, answer tokens)."""
         return self._score([(self._cut(context, answer, text[1]), answer) for text, context, answer in requests])
 
     def loglikelihood_rolling(self, requests: list, disable_tqdm: bool = False) -> list[float]:
@@ -154,10 +153,12 @@ class StemLM(TemplateLM):
         return totals
 
     def generate_until(self, requests: list, disable_tqdm: bool = False) -> list[str]:
-        """Return continuations up to a stop text, the end mark or the requested number of tokens.
+        """Return greedy continuations up to a stop text, the end mark or the requested number of tokens.
 
-        They are greedy, or sampled where a request says so. Requests with equal settings and prompts of equal length go
-        together.
+        Requests with equal settings and prompts of equal length go together.
+
+        Raises:
+            UserError: a request asks for a sampled one.
         """
         rows = [
             ([END_OF_DOCUMENT, *self.tok_encode(prompt)], normalize_gen_kwargs(settings))
@@ -169,30 +170,21 @@ class StemLM(TemplateLM):
         texts = [""] * len(requests)
         for numbers in together.values():
             settings = rows[numbers[0]][1]
-            choose = self._choice(settings)
+            if settings["do_sample"]:
+                raise UserError("generation: only greedy continuations are served; set do_sample: false")
             for first in range(0, len(numbers), self.batch):
                 part = numbers[first : first + self.batch]
-                continued = self._continued([rows[number][0] for number in part], settings, choose)
+                continued = self._continued([rows[number][0] for number in part], settings)
                 for number, text in zip(part, continued, strict=True):
                     texts[number] = text
         return texts
 
-    @staticmethod
-    def _choice(settings: dict) -> Choose:
-        """Return how the next token is chosen; raise UserError for settings that aren't served."""
-        if not settings["do_sample"]:
-            return greedy
-        if strange := sorted(settings.keys() - {"do_sample", "temperature", "top_k", "until", "max_gen_toks"}):
-            raise UserError(f"generation: '{strange[0]}' is not served; sampling knows temperature and top_k")
-        return sampled(settings.get("temperature") or 1.0, settings.get("top_k") or 0, 0)
-
-    def _continued(self, prompts: list[list[int]], settings: dict, choose: Choose) -> list[str]:
-        """Return continuations of prompts of one length."""
+    def _continued(self, prompts: list[list[int]], settings: dict) -> list[str]:
         device = next(self.model.parameters()).device
         generated: list[list[int]] = [[] for _ in prompts]
         texts, stops = [""] * len(prompts), [stop for stop in settings["until"] if stop]
         for tokens in continuations(
-            self.model, torch.tensor(prompts, device=device), settings["max_gen_toks"], choose, self.context
+            self.model, torch.tensor(prompts, device=device), settings["max_gen_toks"], context=self.context
         ):
             for place, token in enumerate(tokens.tolist()):
                 if token != END_OF_DOCUMENT:

@@ -81,9 +81,6 @@ def validation_losses(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Score blocks: return losses in nats, input tokens and targets, each [n, T].
 
-    Args:
-        report: called with the blocks done and a mean loss.
-
     Raises:
         UserError: a loss is not finite.
     """

@@ -48,7 +48,6 @@ def task_manager(tokenizer_file: Path, lengths: Sequence[int], folder: Path, **h
     Args:
         lengths: tokens of the items that such a task makes, with their answers.
         folder: gets the tokenizer in the form that these tasks read.
-        how: further arguments of the task manager.
     """
     shutil.copyfile(tokenizer_file, folder / "tokenizer.json")
     write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"})
@@ -56,11 +55,7 @@ def task_manager(tokenizer_file: Path, lengths: Sequence[int], folder: Path, **h
 
 
 def members(manager: TaskManager, name: str) -> dict[str, ConfigurableTask]:
-    """Return the tasks of a group, or the task itself, by name.
-
-    Raises:
-        UserError: lm-eval has no such task or group.
-    """
+    """Return the tasks of a group, or the task itself, by name; UserError where lm-eval has no such task or group."""
     names = [*manager.all_tasks, *manager.all_groups]
     if name not in names:
         raise unknown("task", name, names, "lm-eval")

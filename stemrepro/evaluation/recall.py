@@ -16,7 +16,7 @@ from stemrepro.config.scores import Recall
 from stemrepro.data.recall import made_up_words, pairs_and_queries
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored, save_frame
+from stemrepro.evaluation.writing import Scored
 from stemrepro.training.run import Run
 
 
@@ -48,9 +48,6 @@ def as_trained(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
 def score(run: Run, report: Callable, asked: Recall, tokenizer_file: Path, keys: int, values: int) -> pd.DataFrame:
     """Score one run, on the same documents for every arm and seed; an empty frame for one that diverged.
 
-    Args:
-        keys, values: how many the mix has.
-
     Returns:
         A line per number of pairs and length: pairs, length, queries, right, first_queries, first_right.
     """
@@ -77,7 +74,4 @@ def score(run: Run, report: Callable, asked: Recall, tokenizer_file: Path, keys:
 
 def write(scored: Scored) -> dict:
     """Write recall.csv of one arm (all its seeds); summary.json says nothing more."""
-    pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
-    if pairs:
-        save_frame(scored.out / "recall.csv", pd.concat([result.assign(seed=run.seed) for run, result in pairs]))
-    return {}
+    return scored.save_lines("recall.csv")

@@ -11,10 +11,6 @@ from stemrepro.common.errors import UserError
 def load(task: str, items: str | None = None, **_: object) -> dict[str, Dataset]:
     """Return the items of one task.
 
-    Args:
-        task: name of the task (in its task file).
-        items: folder of the item files (through TaskManager's metadata).
-
     Raises:
         UserError: no folder given, no such file, or an item without a right answer.
     """
@@ -22,9 +18,7 @@ def load(task: str, items: str | None = None, **_: object) -> dict[str, Dataset]
         raise UserError(f"task '{task}': where its items lie is not given; pass metadata={{'items': FOLDER}}")
     path = Path(items) / f"{task}.jsonl"
     if not path.exists():
-        raise UserError(
-            f"{path} is missing: this data mix has no items for task '{task}', or 'stemrepro data items' has not run"
-        )
+        raise UserError(f"{path} is missing: this mix has no items for '{task}', or 'stemrepro data items' didn't run")
     rows = []
     text = path.read_text(encoding="utf-8").removesuffix("\n")
     for number, line in enumerate(text.split("\n") if text else [], 1):
@@ -34,9 +28,7 @@ def load(task: str, items: str | None = None, **_: object) -> dict[str, Dataset]
         except (ValueError, KeyError, TypeError):
             whole = False
         if not whole:
-            raise UserError(
-                f"{path}, line {number}: an item needs query, choices and gold, the place of the right choice"
-            )
+            raise UserError(f"{path}, line {number}: an item needs query, choices and gold, the right one's place")
         rows.append(row)
     if not rows:
         raise UserError(f"{path} holds no items; leave task '{task}' out of the scale's benchmarks")

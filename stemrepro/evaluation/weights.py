@@ -35,7 +35,6 @@ def device_of(accelerator: str) -> torch.device:
 
 
 def _least(config: ModelConfig) -> int:
-    """Return the fewest numbers that a model's weights can have; a network in a file of one's own isn't counted."""
     if OWN_FILE.fullmatch(config.ffn):
         config = replace(config, ffn="dense", ffn_width=0, replaced_layers=(), table_shared=False)
     return parameter_counts(config)["total"]
@@ -52,9 +51,7 @@ def load_model(folder: Path, config: ModelConfig, settings: str, device: torch.d
     """
     path = folder / "weights.safetensors"
     if not path.exists():
-        raise UserError(
-            f"{path} is missing; train that run first ('make reproduce' with its SCALE, or 'stemrepro train')"
-        )
+        raise UserError(f"{path} is missing; train it first ('make reproduce' with its SCALE, or 'stemrepro train')")
     try:
         with safe_open(path, "pt") as opened:
             made_with = (opened.metadata() or {}).get("config")

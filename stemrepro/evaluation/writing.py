@@ -14,17 +14,24 @@ from stemrepro.training.run import Run
 
 @dataclass(frozen=True)
 class Scored:
-    """The runs of one arm at one variant, with the result of each.
-
-    Attributes:
-        out: the folder that gets the files.
-        given: the arguments of `score`.
-    """
+    """The runs of one arm at one variant, with the result of each."""
 
     runs: list[Run]
     results: list[dict]
     out: Path
     given: dict
+
+    @property
+    def ended(self) -> list[tuple[Run, dict]]:
+        """The runs that didn't diverge, with their results."""
+        pairs = zip(self.runs, self.results, strict=True)
+        return [(run, result) for run, result in pairs if run.diverged is None]
+
+    def save_lines(self, file: str) -> dict:
+        """Write results that are frames into a CSV file, each with its run's seed; summary.json says nothing more."""
+        if self.ended:
+            save_frame(self.out / file, pd.concat([result.assign(seed=run.seed) for run, result in self.ended]))
+        return {}
 
 
 def save_frame(path: Path, frame: pd.DataFrame) -> None:

@@ -36,9 +36,6 @@ def agreement(measure: Scaling, arms: tuple[str, ...], variant: str, seeds: int)
     """Compare the prose losses of every pair of arms at a variant with those of the same pair at the scale itself.
 
     At the variant each choice of `seeds` seeds is called; at the scale itself all of its seeds count.
-
-    Raises:
-        UserError: the recipe doesn't train an arm at the variant.
     """
     shares, pairs = [], 0
     for pair in combinations(arms, 2):

@@ -74,7 +74,6 @@ def _rows(catalog: Catalog, recipe: Recipe) -> tuple[str, ...]:
 
 
 def _groups(catalog: Catalog, recipe: Recipe) -> set[str]:
-    """Return what the names of estimates with a printed number begin with, up to each hyphen."""
     words = [name.split("-") for name, estimate in recipe.estimates.items() if estimate.paper]
     return {"-".join(parts[:count]) for parts in words for count in range(1, len(parts))}
 
@@ -92,12 +91,10 @@ class PaperAudit(Measure):
 
     @property
     def paper(self) -> Paper:
-        """The paper's numbers."""
         return self.inputs.catalog.paper
 
     @property
     def shapes(self) -> dict[str, Shape]:
-        """Published shapes."""
         return self.inputs.catalog.shapes
 
     def accuracies(self, row: str) -> np.ndarray:
@@ -112,17 +109,12 @@ class PaperAudit(Measure):
         "average:{block}", "largest distance of a printed average from the mean of its tasks, in points", exact=True
     )
     def average_deviation(self, block: str) -> float:
-        """Return the largest distance between a printed average and the mean of its eight tasks, in points.
-
-        It is taken over the rows that have all eight.
-        """
         rows = [f"{block}/{row}" for row in self.paper.blocks[block].rows]
         gaps = [abs(self.accuracies(row).mean() - self.paper.value(f"{row}/average")) for row in rows]
-        return float(np.nanmax(gaps))
+        return float(np.nanmax(gaps))  # over the rows that have all eight
 
     @metric("roi:{row}", "average accuracy per forward GFLOP relative to dense", exact=True)
     def roi(self, row: str) -> float:
-        """Return the training ROI: average accuracy per forward GFLOP, relative to dense."""
         block = row.split("/")[0]
         numbers, dense = self.paper.row(row), self.paper.row(f"{block}/dense")
         return (numbers["average"] / numbers["gflops"]) / (dense["average"] / dense["gflops"])
@@ -135,12 +127,10 @@ class PaperAudit(Measure):
 
     @metric("active:{row}", "active parameters in billions, from the shape", exact=True)
     def active(self, row: str) -> float:
-        """Return the active parameters in billions: all but the tables."""
         return self.counts(row)["active"] / 1e9
 
     @metric("gflops:{row}", "forward GFLOPs per token by the paper's rule", exact=True)
     def gflops(self, row: str) -> float:
-        """Return the forward GFLOPs per token by the paper's rule: 2 x active parameters."""
         return 2 * self.active(row)
 
     def total(self, row: str, convention: Literal["tensors", "kept"]) -> float:
@@ -152,7 +142,6 @@ class PaperAudit(Measure):
 
     @metric("nearer_total:{row}", "total parameters in billions by the nearer of two ways to count", exact=True)
     def nearer_total(self, row: str) -> float:
-        """Return the one of the two ways to count that comes nearer to the printed total, in billions."""
         ways = [self.total(row, convention) for convention in ("tensors", "kept")]
         return min(ways, key=lambda value: abs(value - self.paper.value(f"{row}/total")))
 
@@ -165,15 +154,10 @@ class PaperAudit(Measure):
 
     @metric("hash_total:{row}", "total parameters in billions of the nearest number of Hash-MoE layers", exact=True)
     def hash_total(self, row: str) -> float:
-        """Return the total nearest to the printed one that any number of Hash-MoE layers gives."""
         return min(self.hash_totals(row).values(), key=lambda value: abs(value - self.paper.value(f"{row}/total")))
 
     @metric("table_spread:{block}", "largest less smallest table that printed totals imply, in billions", exact=True)
     def table_spread(self, block: str) -> float:
-        """Return the spread of table sizes that the printed totals imply, largest less smallest, in billions.
-
-        A size is (total - dense) / STEM layers; the spread is 0 if tables are of one size.
-        """
         layers = self.shapes[SHAPE_OF[block]].layers
         dense = self.paper.value(f"{block}/dense/total")
         rows = [row for row in self.paper.blocks[block].rows if row.startswith("stem-")]
@@ -185,7 +169,6 @@ class PaperAudit(Measure):
 
     @metric("saved:{shape}", "percent of a layer's multiply-adds that Table 1 says is saved", exact=True)
     def saved(self, shape: Shape) -> float:
-        """Return the share of a layer's multiply-adds that Table 1 says STEM saves, in percent, at 4,096 tokens."""
         return 100 * table_1_saving(shape, 4096)
 
     def misfits(self, row: str) -> list[str]:
@@ -195,7 +178,6 @@ class PaperAudit(Measure):
 
     @metric("misfits:{row}", "tasks whose accuracy is no whole number of right answers", exact=True)
     def count_misfits(self, row: str) -> int:
-        """Count the misfits of a row."""
         return len(self.misfits(row))
 
     def scorer(self, row: str) -> str:
@@ -218,7 +200,6 @@ class PaperAudit(Measure):
 
     @metric("ffn_saved:", "percent of a replaced FFN's multiply-adds that is saved", exact=True)
     def ffn_saved(self) -> float:
-        """Return the share of a replaced FFN's matrix multiply-adds that is saved, in percent."""
         shape = self.shapes["llama-3.2-1b"]
         dense, stem = (shaped(shape, Arm(ffn=f, placement=p)) for f, p in (("dense", "none"), ("stem", "full")))
         matrix = shape.width * shape.ffn_width
@@ -227,39 +208,27 @@ class PaperAudit(Measure):
 
     @metric("flops_saved:{row}", "percent of the model's printed GFLOPs that is saved", exact=True)
     def flops_saved(self, row: str) -> float:
-        """Return the share of the model's forward GFLOPs that is saved by the printed numbers, in percent."""
         return 100 * (1 - self.paper.value(f"{row}/gflops") / self.paper.value(f"{row.split('/')[0]}/dense/gflops"))
 
     @metric("gain:{row}[:{without}]", "average difference to dense in points", exact=True)
     def gain(self, row: str, without: str | None = None) -> float:
-        """Return the average difference to dense in points, of all tasks or without one."""
         kept = [task != without for task in EIGHT]
         return float((self.accuracies(row) - self.accuracies(f"{row.split('/')[0]}/dense"))[kept].mean())
 
     @metric("within_items:{block}", "1 where a gain is within what other items might have given", exact=True)
     def within_items(self, block: str) -> int:
-        """Return 1 where the mean gain of STEM 1/3 over dense is within the items' 95% half width, else 0.
-
-        The half width is what the items alone give two unrelated models.
-        """
+        """Return 1 where the mean gain of STEM 1/3 is within the 95% half width of two unrelated models, else 0."""
         first, second = self.accuracies(f"{block}/stem-third"), self.accuracies(f"{block}/dense")
         return int((first - second).mean() <= Z95 * item_error(first, second, self.items(), None))
 
     @metric("shrinks:{block}:{prefix}", "how often the lead gets smaller with length", exact=True)
     def shrinks(self, block: str, prefix: str) -> int:
-        """Count how often STEM's lead gets smaller from one length bucket to the next.
-
-        Args:
-            block: of the paper's numbers.
-            prefix: with which the names of the columns begin.
-        """
         stem, dense = self.paper.row(f"{block}/stem-third"), self.paper.row(f"{block}/dense")
         lead = [stem[column] - dense[column] for column in stem if column.startswith(prefix)]
         return int((np.diff(lead) < 0).sum())
 
     @metric("below_majority:{block}", "BoolQ cells below the most frequent answer", exact=True)
     def below_majority(self, block: str) -> int:
-        """Count the BoolQ cells of a block that are lower than always giving the set's most frequent answer."""
         most = (
             100 * self.paper.value("test-sizes/most_frequent_answer/boolq") / self.paper.value("test-sizes/items/boolq")
         )
@@ -271,7 +240,6 @@ class PaperAudit(Measure):
         exact=True,
     )
     def deviating(self, group: str) -> int:
-        """Count the recipe's estimates whose names begin with a word and whose numbers aren't the printed ones."""
         members = [one for name, one in self.inputs.recipe.estimates.items() if name.startswith(f"{group}-")]
         return sum(one.deviates(self.value(one.metric)) for one in members)
 

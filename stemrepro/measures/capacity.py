@@ -34,7 +34,7 @@ class ArmCapacity(ArmScores):
         Bits known are below 0 where a model is worse than a guess.
         """
         numbers = ("people", "facts", "bits", "known", "first")
-        return self.lines("capacity.csv", *numbers, negative=("known",)).set_index("seed")
+        return self.lines("capacity.csv", *numbers).set_index("seed")
 
 
 LEARNT, FULL = 50.0, 90.0
@@ -44,10 +44,7 @@ LEARNT, FULL = 50.0, 90.0
 class Capacity(Measure):
     """What the recipe's arms hold at each number of people."""
 
-    fields: ClassVar[dict[str, Field]] = {
-        "variant": lambda catalog, recipe: (MAIN, *recipe.variants),
-        "cost": ("total", "active", "flop"),
-    }
+    fields: ClassVar[dict[str, Field]] = {"cost": ("total", "active", "flop")}
     preconditions: ClassVar[dict[str, Precondition]] = {
         "dense-learns": Precondition(
             f"dense knows {LEARNT:g}% of the bits of the fewest people", TOO_SMALL, ("dense",)
@@ -67,7 +64,6 @@ class Capacity(Measure):
 
     @cached_property
     def arms(self) -> dict[str, dict[str, ArmCapacity]]:
-        """The recipe's arms, by variant."""
         return {
             arm: {variant: ArmCapacity(self.inputs.scores("capacity", arm, variant)) for variant in self.sizes}
             for arm in self.inputs.recipe.arms
@@ -75,7 +71,6 @@ class Capacity(Measure):
 
     @property
     def most(self) -> str:
-        """The variant with the most people."""
         return list(self.sizes)[-1]
 
     def costs(self, arm: str) -> dict[str, float]:
@@ -91,24 +86,18 @@ class Capacity(Measure):
         return (100 * frame["known"] / frame["bits"]).to_numpy()
 
     def bits(self, arm: str, variant: str) -> np.ndarray:
-        """Return the bits that an arm knows [seeds]."""
         return self.arms[arm][variant].frame["known"].to_numpy()
 
     @metric("known", "percent of the bits known of the most people, difference of two arms")
-    @metric("known:{variant}", "the same at a variant of the recipe, or at main")
-    def share_known(self, high: str, low: str, variant: str | None = None) -> Contrast:
-        """Return a difference in percent of the bits, by seed."""
-        one, other = (self.level(arm, variant or self.most) for arm in (high, low))
+    def share_known(self, high: str, low: str) -> Contrast:
+        one, other = (self.level(arm, self.most) for arm in (high, low))
         return of_shares(one.percent, other.percent, one.items, paired=False)
 
     def level(self, arm: str, variant: str) -> Level:
-        """Return what an arm knows at a variant, of so many facts."""
         return Level(self.percent(arm, variant), self.arms[arm][variant].frame["facts"].to_numpy(float))
 
     def levels(self, metric: str) -> list[Level]:
-        """Return where dense stands on a share."""
-        fields = self.parse(metric).fields
-        return [] if "cost" in fields else [self.level("dense", fields.get("variant", self.most))]
+        return [self.level("dense", self.most)] if metric == "known" else []
 
     @metric(
         "{cost}",
@@ -116,14 +105,12 @@ class Capacity(Measure):
         "doublings by which the first arm exceeds the second",
     )
     def known_per_cost(self, high: str, low: str, cost: str) -> Contrast:
-        """Return log2 of a ratio by seed; NaN where less than a bit is known."""
         bits = {arm: self.bits(arm, self.most) for arm in (high, low)}
         return unpaired(
             *(np.log2(np.where(known >= 1, known, np.nan) / self.costs(arm)[cost]) for arm, known in bits.items())
         )
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return why a claim can't be tested, or None: dense learns too little, or can hold all that there is."""
         fewest = next(iter(self.sizes))
         if precondition == "dense-learns" and (few := self.level("dense", fewest)).below(LEARNT):
             return f"dense knows {few.words} of the bits of the fewest people; {LEARNT:g} are needed"
@@ -132,7 +119,6 @@ class Capacity(Measure):
         return None
 
     def runs(self) -> dict[str, ArmCapacity]:
-        """Return the arms at every number of people."""
         return {
             str(Address(variant, arm)): scores
             for arm, variants in self.arms.items()

@@ -18,7 +18,6 @@ def load(folder: Path = RECIPES) -> Catalog:
 
 
 def _content(path: Path) -> bytes | None:
-    """Return a file's bytes; None where its reader will name what is wrong."""
     try:
         return path.read_bytes()
     except OSError:

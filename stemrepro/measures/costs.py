@@ -53,10 +53,7 @@ def traffic(shape: Shape, model: str, ranks: int, placement: str = "third") -> f
     """Return the bytes that each of so many ranks receives in a training step, numbers in bfloat16.
 
     Args:
-        shape: of the model.
         model: of STEMS or RIVALS. The distinct tokens of a pass are those of Zipf's law; text has fewer.
-        ranks: number of them.
-        placement: of STEM's layers, or of the mixture's.
     """
     step = step_of(SEQUENCES, LENGTH, ranks, MICRO_BATCH)
     dense, stem = dense_and_stem(shape, placement)
@@ -83,12 +80,10 @@ class Costs(Measure):
 
     @metric("layer_saving:{shape}", "percent of a replaced layer's forward FLOPs that is saved", exact=True)
     def layer_saving(self, shape: Shape) -> float:
-        """Return the percentage at LENGTH tokens of context."""
         return 100 * layer_saving(shape)
 
     @metric("model_saving:{shape}:{placement}", "percent of a model's forward FLOPs that is saved", exact=True)
     def model_saving(self, shape: Shape, placement: str) -> float:
-        """Return the percentage at LENGTH tokens of context."""
         return 100 * model_saving(shape, placement)
 
     @metric(
@@ -97,12 +92,10 @@ class Costs(Measure):
         exact=True,
     )
     def decode_saving(self, shape: Shape, sequences: int) -> float:
-        """Return the percentage at LENGTH tokens of context."""
         return 100 * table_1_decode_saving(shape, LENGTH, sequences)
 
     @metric("doubled:{shape}:{what}", "by what FLOPs or row bytes grow when widths double", exact=True)
     def doubled(self, shape: Shape, what: str) -> float:
-        """Return the factor."""
         compute, rows = doubled(shape)
         return compute if what == "compute" else rows
 
@@ -112,7 +105,6 @@ class Costs(Measure):
         exact=True,
     )
     def more_traffic(self, shape: Shape, stem: str, rival: str) -> int:
-        """Count the numbers of ranks."""
         return sum(traffic(shape, stem, ranks) > traffic(shape, rival, ranks) for ranks in RANKS)
 
     @metric(
@@ -121,5 +113,4 @@ class Costs(Measure):
         exact=True,
     )
     def traffic_of_tables(self, shape: Shape, ranks: int) -> float:
-        """Return the percentage."""
         return 100 * (traffic(shape, "distinct", ranks, "full") / traffic(shape, "distinct", ranks) - 1)

@@ -16,15 +16,7 @@ WITH_TABLE = {
 
 
 def interaction(high: str, low: str, arms: tuple[str, ...], losses_of: Callable[[str], ArmLosses]) -> Contrast:
-    """Return (high - low) less the same difference where both arms have a table, over the seeds that all four have.
-
-    Args:
-        arms: those of the recipe.
-        losses_of: losses of an arm.
-
-    Raises:
-        UserError: the two arms are no pair of the factorial, or the recipe lacks those with a table.
-    """
+    """Return (high - low) less the same difference where both arms have a table, over the seeds that all four have."""
     if (low, high) in WITH_TABLE:
         other = interaction(low, high, arms, losses_of)
         return Contrast(-other.differences, other.item_se)

@@ -24,7 +24,6 @@ class Below:
         losses: [rungs, seeds].
         sizes: [rungs] for each axis of the law: tokens, or parameters and tokens.
         at: sizes of the rung to predict, one for each axis.
-        tied: the axes have one exponent (see `fits.fit`).
     """
 
     losses: np.ndarray
@@ -38,11 +37,9 @@ class Below:
         return 1 + len(self.sizes) + (1 if self.tied else len(self.sizes))
 
     def law(self, losses: np.ndarray) -> PowerLaw:
-        """Return the law of losses [rungs] at these sizes."""
         return fit(losses, *self.sizes, tied=self.tied)
 
     def extrapolated(self, losses: np.ndarray) -> float:
-        """Return the law of losses [rungs], extrapolated to the rung to predict."""
         return float(self.law(losses).loss(*self.at))
 
 

@@ -13,19 +13,11 @@ from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
 from stemrepro.measures.base import Measure
 from stemrepro.measures.metric import Field, metric
-from stemrepro.measures.reading import SEEDS, ArmScores, Array, read_npz
+from stemrepro.measures.reading import ArmScores, read_npz
 from stemrepro.verdicts.contrast import Contrast
 
 if TYPE_CHECKING:
     import pandas as pd
-
-SPREAD = {"seeds": SEEDS, "spread": Array("numbers", "seeds vocabulary", gaps=True)}
-TOKENS = {
-    "seeds": SEEDS,
-    "tokens": Array("whole numbers", "vocabulary"),
-    "nats": Array("numbers", "seeds vocabulary"),
-    "seen": Array("whole numbers", "seeds vocabulary"),
-}
 
 
 def random_p95(dimensions: int) -> float:
@@ -39,15 +31,7 @@ def random_p95(dimensions: int) -> float:
 
 
 class ArmGeometry(ArmScores):
-    """Geometry scores of one arm, and its losses by input token.
-
-    Args:
-        folder: `scores/<scale>`.
-        arm: at the scale itself.
-
-    Raises:
-        UserError: a file is missing or damaged.
-    """
+    """Geometry scores of one arm, and its losses by input token."""
 
     keys = ("width", "ffn_width", "layers")
 
@@ -61,14 +45,12 @@ class ArmGeometry(ArmScores):
     def cosines(self) -> pd.DataFrame:
         """Statistics by seed, share of training, layer, kind, bucket and centring; Unmeasured where a run diverged."""
         by = ("share", "layer", "what", "bucket", "centred")
-        numbers = ("share", "layer", "p95", "mean", "mode", "peak")
-        named = {"words": ("what", "bucket"), "flags": ("centred",)}
-        return self.lines("cosines.csv", *numbers, by=by, negative=("mean", "mode"), **named)
+        return self.lines("cosines.csv", "p95", "mean", "mode", "peak", by=by)
 
     def density(self, kind: str, layers: list[int]) -> np.ndarray:
         """Return the density of a kind's cosines at the end in some layers [layers, bins], the mean over seeds."""
         path = self.whole().folder / "density.npz"
-        arrays = read_npz(path, {"layers": Array("whole numbers", "layers"), kind: Array("numbers", "layers bins")})
+        arrays = read_npz(path, "layers", kind)
         held = arrays["layers"].tolist()
         if missing := set(layers) - set(held):
             raise damaged(path, f"'layers' lacks {min(missing)}")
@@ -77,7 +59,8 @@ class ArmGeometry(ArmScores):
     @cached_property
     def spread(self) -> np.ndarray:
         """Mean |cos| of each token's row to all others [seeds, vocab]."""
-        return read_npz(self.whole().folder / "spread.npz", SPREAD, seeds=self.summary["seeds"])["spread"]
+        path = self.whole().folder / "spread.npz"
+        return read_npz(path, "seeds", "spread", seeds=self.summary["seeds"], gaps=True)["spread"]
 
     @cached_property
     def tokens(self) -> dict[str, np.ndarray]:
@@ -86,7 +69,7 @@ class ArmGeometry(ArmScores):
         They are seeds, tokens [vocab], nats and seen [seeds, vocab].
         """
         path, count = self.losses / "tokens.npz", self.whole().summary["seeds"]
-        arrays = read_npz(path, TOKENS)
+        arrays = read_npz(path, "seeds", "tokens", "nats", "seen")
         return arrays | {name: arrays[name][:count] for name in ("seeds", "nats", "seen")}
 
     @property
@@ -97,11 +80,7 @@ class ArmGeometry(ArmScores):
     def by_layer(
         self, statistic: str, what: str, centred: bool = False, share: float = 1.0, bucket: str = "all"
     ) -> pd.DataFrame:
-        """Return a statistic: rows are seeds, columns layers.
-
-        Raises:
-            UserError: the arm has no vectors of that kind.
-        """
+        """Return a statistic: rows are seeds, columns layers; UserError where the arm has no vectors of that kind."""
         rows = self.cosines
         rows = rows[(rows.what == what) & (rows.bucket == bucket) & (rows.centred == centred)]
         rows = rows[np.isclose(rows.share, share)]
@@ -110,7 +89,6 @@ class ArmGeometry(ArmScores):
         return rows.pivot(index="seed", columns="layer", values=statistic)
 
     def has(self, what: str, bucket: str = "all") -> bool:
-        """Return whether the arm has vectors of that kind (and bucket)."""
         return bool(((self.cosines.what == what) & (self.cosines.bucket == bucket)).any())
 
     def random(self, what: str) -> float:
@@ -169,9 +147,6 @@ def token_gains(dense: ArmGeometry, arm: ArmGeometry) -> tuple[np.ndarray, np.nd
     Returns:
         Their ids [n]; dense's loss less the arm's on the targets after them [seeds, n]; mean |cos| of their rows
         [seeds, n]; training counts [seeds, n].
-
-    Raises:
-        UserError: the arms were scored on different seeds or tokens.
     """
     same = all(np.array_equal(dense.tokens[name], arm.tokens[name]) for name in ("seeds", "tokens"))
     if not same or arm.spread.shape != arm.tokens["nats"].shape:
@@ -201,7 +176,6 @@ class Angles(Measure):
 
     @cached_property
     def arms(self) -> dict[str, ArmGeometry]:
-        """The recipe's arms."""
         return {arm: ArmGeometry(self.inputs.folder, arm) for arm in self.inputs.recipe.arms}
 
     @metric("{statistic=p95}:{what}[:{centred}]", "95th percentile of |cos|, difference of two arms")
@@ -211,11 +185,6 @@ class Angles(Measure):
         "p95 over that of random directions of the same rank, difference of two arms",
     )
     def between(self, high: str, low: str, statistic: str, what: str, centred: bool = False) -> Contrast:
-        """Return a difference of two arms by seed, the mean over layers that both have.
-
-        Raises:
-            UserError: they have different seeds.
-        """
         first, second = self.arms[high], self.arms[low]
         layers = [layer for layer in first.layers if layer in second.layers]
         name = "p95" if statistic == "excess" else statistic
@@ -228,25 +197,21 @@ class Angles(Measure):
 
     @metric("floor:rows", "an arm's p95 over that of random directions, less 1")
     def over_random(self, high: str, low: str) -> Contrast:
-        """Return the first arm's p95 over that of random directions, less 1, by seed."""
         first = self.arms[high]
         return Contrast(first.by_layer("p95", "rows").mean(axis=1).to_numpy() / first.random("rows") - 1)
 
     @metric("learnt:rows", "an arm's p95 at the start of training less that at its end")
     def learnt(self, high: str, low: str) -> Contrast:
-        """Return what training takes off the first arm's p95, by seed."""
         start, end = (self.arms[high].by_layer("p95", "rows", share=share).mean(axis=1) for share in (0.0, 1.0))
         return Contrast((start - end).to_numpy())
 
     @metric("depth:rows", "an arm's p95 in the deepest table less that in the first")
     def over_depth(self, high: str, low: str) -> Contrast:
-        """Return a difference of two tables of the first arm by seed."""
         by_layer = self.arms[high].by_layer("p95", "rows")
         return Contrast((by_layer[max(by_layer.columns)] - by_layer[min(by_layer.columns)]).to_numpy())
 
     @metric("frequency:rows", "an arm's p95 of frequent tokens' rows less that of rare ones'")
     def over_frequency(self, high: str, low: str) -> Contrast:
-        """Return a difference of two kinds of rows of the first arm by seed; NaN where there are too few."""
         first = self.arms[high]
         if self.untestable("frequency:rows", "none"):
             return Contrast(np.full(first.summary["seeds"], np.nan))
@@ -254,7 +219,6 @@ class Angles(Measure):
 
     @metric("gain:rows", "rank correlation over tokens of spread and gain over the first arm, at equal frequency")
     def gain(self, high: str, low: str) -> Contrast:
-        """Return the correlation by seed."""
         return gain_correlation(self.arms[high], self.arms[low])
 
     def untestable(self, metric: str, precondition: str) -> str | None:

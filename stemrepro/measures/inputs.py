@@ -11,14 +11,7 @@ from stemrepro.config.scale import Scale
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs of a measure.
-
-    Attributes:
-        name: of the recipe.
-        catalog: all recipes, arms, variants and scales.
-        scale_name: whose scores are read.
-        folder: `scores/<scale>`.
-    """
+    """The inputs of a measure."""
 
     name: str
     catalog: Catalog
@@ -27,16 +20,13 @@ class Inputs:
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe itself."""
         return self.catalog.recipes[self.name]
 
     @property
     def scale(self) -> Scale:
-        """The scale itself."""
         return self.catalog.scale(self.scale_name)
 
     def scores(self, part: str, arm: str, variant: str = MAIN) -> Path:
-        """Return the folder of a kind of scores of an arm."""
         return self.folder / part / Address(variant, arm).path
 
     def places(self) -> list[Address]:

@@ -12,14 +12,10 @@ import numpy as np
 
 from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Level
-from stemrepro.measures.reading import ArmTasks, Array
+from stemrepro.measures.reading import ArmTasks
 from stemrepro.verdicts.contrast import Contrast, of_shares
 
-TASK = dict.fromkeys(("acc", "acc_norm", "answer_acc", "answer_acc_norm"), Array("yes or no", "seeds items")) | {
-    "margin": Array("numbers", "seeds items", least=None),
-    "seen": Array("whole numbers", "seeds items"),
-    "clusters": Array("labels", "items"),
-}
+TASK = ("acc", "acc_norm", "answer_acc", "answer_acc_norm", "margin", "seen", "clusters")
 """What items.npz has of each task."""
 
 
@@ -32,7 +28,6 @@ class Sample:
     clusters: np.ndarray
 
     def of_seeds(self, count: int) -> "Sample":
-        """Return the same of the first `count` seeds."""
         return Sample(self.values[:count], self.weights[:count], self.clusters)
 
     @property
@@ -62,11 +57,7 @@ class Sample:
 
 
 class ArmItems(ArmTasks):
-    """Benchmark scores of one arm: what `stemrepro score --part benchmarks` wrote.
-
-    Raises:
-        UserError: a file is missing or unreadable.
-    """
+    """Benchmark scores of one arm: what `stemrepro score --part benchmarks` wrote."""
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
@@ -118,8 +109,6 @@ def difference(first: Sample, second: Sample, share: bool) -> Contrast:
     """Return the difference of two samples of the same items by seed, with the error between items.
 
     Args:
-        first: of one arm.
-        second: of the other.
         share: whether values are shares in points, whose interval is formed on logits.
     """
     contrast = Sample(first.values - second.values, first.weights, first.clusters).contrast()
@@ -143,10 +132,6 @@ def contrast(high: ArmItems, low: ArmItems, score: str, task: str, seen: bool = 
     """Return score(high) - score(low) by seed, over the seeds that both have, with the error between items.
 
     Differences are taken item by item.
-
-    Raises:
-        UserError: the seeds or the items are not the same.
-        Unmeasured: a run diverged.
     """
     count = min(len(high.whole().arrays["seeds"]), len(low.whole().arrays["seeds"]))
     same = np.array_equal(high.arrays["seeds"][:count], low.arrays["seeds"][:count])

@@ -15,23 +15,12 @@ from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Level, Measure, Precondition
 from stemrepro.measures.clusters import pair_error
 from stemrepro.measures.metric import NAME, Field, metric
-from stemrepro.measures.reading import SEEDS, ArmScores, Array, read_csv, read_npz
+from stemrepro.measures.reading import ArmScores, read_csv, read_npz
 from stemrepro.verdicts.contrast import Contrast, of_shares
 from stemrepro.verdicts.rule import TOO_SMALL
 
 if TYPE_CHECKING:
     import pandas as pd
-
-FACTS = {
-    "seeds": SEEDS,
-    "nats": Array("numbers", "seeds facts prompts"),
-    "first": Array("yes or no", "seeds facts prompts"),
-}
-KNOWN = {"seeds": SEEDS, "known": Array("yes or no", "seeds cases")}
-TRIALS = dict.fromkeys(("success", "kept"), Array("yes or no", "seeds cases"))
-TRIALS |= dict.fromkeys(("new", "old"), Array("numbers", "seeds cases", most=1))
-TRIALS |= dict.fromkeys(("to_target", "to_source"), Array("numbers", "seeds cases", least=None))
-"""Results of a method's cases; a divergence of 0 can be rounded to below 0."""
 
 
 class ArmFacts(ArmScores):
@@ -40,7 +29,7 @@ class ArmFacts(ArmScores):
     @cached_property
     def facts(self) -> pd.DataFrame:
         """A line per fact: entity, relation, answer, told, ambiguous, rare."""
-        return read_csv(self.folder / "facts.csv", flags=("told", "ambiguous", "rare"))
+        return read_csv(self.folder / "facts.csv", "told", "ambiguous", "rare")
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
@@ -49,7 +38,7 @@ class ArmFacts(ArmScores):
         The last prompt is the held-out template that is reported.
         """
         path = self.whole().folder / "facts.npz"
-        return read_npz(path, FACTS, seeds=self.summary["seeds"], facts=len(self.facts))
+        return read_npz(path, "seeds", "nats", "first", seeds=self.summary["seeds"])
 
     def recall(self, told: bool = True, held_out: bool = True) -> np.ndarray:
         """Return the share of facts whose answer is the first choice [seeds].
@@ -69,35 +58,31 @@ class ArmEdits(ArmScores):
     @cached_property
     def cases(self) -> pd.DataFrame:
         """A line per case: source, target, relation, lengths, source_tokens, target_tokens, ambiguous, rare."""
-        words, flags = ("source", "target", "relation", "lengths"), ("ambiguous", "rare")
-        return read_csv(self.folder / "cases.csv", "source_tokens", "target_tokens", words=words, flags=flags)
+        columns = ("source", "target", "relation", "lengths", "source_tokens", "target_tokens", "ambiguous", "rare")
+        return read_csv(self.folder / "cases.csv", *columns)
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
         """Arrays "seeds" [seeds] and "known" [seeds, cases]."""
         path = self.whole().folder / "edits.npz"
-        return read_npz(path, KNOWN, seeds=self.summary["seeds"], cases=len(self.cases))
+        return read_npz(path, "seeds", "known", seeds=self.summary["seeds"])
 
     @property
     def methods(self) -> list[str]:
-        """Names of the methods."""
         return self.summary["methods"]
 
     @property
     def tables(self) -> int:
-        """Layers that read rows."""
         return self.summary["tables"]
 
     def lengths(self, method: str) -> str:
-        """Return the lengths of the cases that a method is for."""
         first = method.partition("-")[0]
         return first if first in ("longer", "shorter") else "equal"
 
     def values(self, method: str, field: str) -> np.ndarray:
         """Return the results of a method's cases [seeds, its cases]; UserError where it wasn't tried."""
-        name, count = f"{method}/{field}", (self.cases["lengths"] == self.lengths(method)).sum()
-        path, seeds = self.whole().folder / "edits.npz", self.summary["seeds"]
-        return read_npz(path, {name: TRIALS[field]}, seeds=seeds, cases=int(count))[name].astype(float)
+        name = f"{method}/{field}"
+        return read_npz(self.whole().folder / "edits.npz", name)[name].astype(float)
 
     def own_cases(self, method: str) -> tuple[pd.DataFrame, np.ndarray]:
         """Return the cases of a method, and which of them a seed knew before the edit [seeds, its cases]."""
@@ -125,7 +110,6 @@ def _mean(values: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 
 def _contrast(values: np.ndarray, known: np.ndarray, cases: object) -> Contrast:
-    """Return the means of each seed over the cases that it knew [seeds], with the error between countries."""
     error = pair_error(values, known, cases["source"].to_numpy(), cases["target"].to_numpy())
     return Contrast(_mean(values, known), error)
 
@@ -138,7 +122,6 @@ def _shares(first: np.ndarray, second: np.ndarray, known: np.ndarray, cases: obj
 
 
 def _difference(field: str, first: np.ndarray, second: np.ndarray, known: np.ndarray, cases: object) -> Contrast:
-    """Return the difference of two results in a field [seeds, cases]: of shares, or of probabilities."""
     if FIELDS[field] == 100:
         return _shares(first, second, known, cases)
     return _contrast(first - second, known, cases)
@@ -148,7 +131,6 @@ class Knowledge(Measure):
     """Facts and edits of the recipe's arms."""
 
     fields: ClassVar[dict[str, Field]] = {
-        "which": ("told", "trained", "untold"),
         "field": tuple(FIELDS),
         "method": NAME,
         "other": NAME,
@@ -167,21 +149,17 @@ class Knowledge(Measure):
 
     @cached_property
     def facts(self) -> dict[str, ArmFacts]:
-        """Facts that the recipe's arms know."""
         return {arm: ArmFacts(self.inputs.scores("facts", arm)) for arm in self.inputs.recipe.arms}
 
     @cached_property
     def edits(self) -> dict[str, ArmEdits]:
-        """Results of the arms' edits."""
         return {arm: ArmEdits(self.inputs.scores("edits", arm)) for arm in self.inputs.recipe.arms}
 
     def of(self, arm: str, field: str, method: str, known_before: bool = True) -> Contrast:
         """Return a method's mean in one arm, by seed.
 
         Args:
-            arm: whose edits these are.
             field: one of FIELDS, "closer", or "spill".
-            method: of editing.
             known_before: over the cases that were known before the edit, else over the others.
         """
         edits = self.edits[arm]
@@ -194,7 +172,6 @@ class Knowledge(Measure):
         return _contrast(FIELDS[field] * edits.values(method, field), known, cases)
 
     def _spill(self, edits: ArmEdits, method: str) -> Contrast:
-        """Return how many cases of other relations moved too, of pairs whose capital moved, in points above 50."""
         cases, known = edits.own_cases(method)
         moved = edits.values(method, "success") > 0
         pair = cases["source"] + ">" + cases["target"]
@@ -205,35 +182,13 @@ class Knowledge(Measure):
         ])  # fmt: skip
         return _shares(100.0 * moved, np.full(moved.shape, 50.0), with_it, cases)
 
-    @metric(
-        "recall:{which}",
-        "facts whose answer is the first choice, in points, difference of two arms: told ones in the "
-        "held-out template, told ones in trained templates, those that were never told",
-    )
-    def recall(self, high: str, low: str, which: str) -> Contrast:
-        """Return a difference in points by seed, over the seeds that both have."""
-        told, held_out = which != "untold", which != "trained"
-        one, other = (self.level(arm, told, held_out) for arm in (high, low))
-        return of_shares(one.percent, other.percent, one.items)
-
-    def level(self, arm: str, told: bool = True, held_out: bool = True) -> Level:
-        """Return the points of facts whose answer is an arm's first choice; see `ArmFacts.recall`."""
+    def level(self, arm: str, told: bool) -> Level:
+        """Return the points of facts, told or not, whose answer is an arm's first choice in the held-out template."""
         facts = self.facts[arm]
-        prompts = 1 if held_out else facts.arrays["first"].shape[2] - 2
-        return Level(100 * facts.recall(told, held_out), float(prompts * (facts.facts["told"] == told).sum()))
-
-    def levels(self, metric: str) -> list[Level]:
-        """Return where dense stands in recall; edits are of other arms."""
-        which = self.parse(metric).fields.get("which")
-        return [self.level("dense", which != "untold", which != "trained")] if which else []
+        return Level(100 * facts.recall(told), float((facts.facts["told"] == told).sum()))
 
     @metric("{field}:{method}", "result of a method's edits (points, or a probability), difference of two arms")
     def between(self, high: str, low: str, field: str, method: str) -> Contrast:
-        """Return a difference of two arms, seed by seed, over the cases that both knew.
-
-        Raises:
-            UserError: the arms have different seeds or cases.
-        """
         one, other = self.edits[high], self.edits[low]
         count = min(len(edits.arrays["seeds"]) for edits in (one, other))
         (cases, known), (same, also) = one.own_cases(method), other.own_cases(method)
@@ -244,11 +199,6 @@ class Knowledge(Measure):
 
     @metric("{field}:{method}>{other}", "the same of the first arm alone, difference of two methods on the same cases")
     def over_method(self, high: str, low: str, field: str, method: str, other: str) -> Contrast:
-        """Return a difference of two methods by seed.
-
-        Raises:
-            UserError: they are for different cases.
-        """
         edits = self.edits[high]
         if edits.lengths(method) != edits.lengths(other):
             raise UserError(f"'{method}' and '{other}' are methods of different cases")
@@ -266,12 +216,10 @@ class Knowledge(Measure):
         "in points above 50, first arm",
     )
     def alone(self, high: str, low: str, field: str, method: str) -> Contrast:
-        """Return the result of the first arm's edits, by seed."""
         return self.of(high, field, method)
 
     @metric("{label}:{method}", "success in cases without the label less that in cases with it, points, first arm")
     def over_label(self, high: str, low: str, label: str, method: str) -> Contrast:
-        """Return a difference of two kinds of the first arm's cases, by seed."""
         edits = self.edits[high]
         cases, known = edits.own_cases(method)
         has, values = cases[label].to_numpy(bool), 100 * edits.values(method, "success")
@@ -281,7 +229,6 @@ class Knowledge(Measure):
         return of_shares(without.differences, labelled.differences, count, error)
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return a reason where too little is known before any edit, or None."""
         if precondition == "facts-learnt":
             told, untold = (self.level("dense", told) for told in (True, False))
             lead = of_shares(told.percent, untold.percent, min(told.items, untold.items))
@@ -296,5 +243,4 @@ class Knowledge(Measure):
         return None
 
     def runs(self) -> dict[str, ArmFacts]:
-        """Return the arms."""
         return self.facts

@@ -30,8 +30,6 @@ class Standing:
     """One arm's place on a track.
 
     Attributes:
-        arm: its name.
-        rank: by the mean loss, from 1.
         best, worst: the ranks that the comparisons with all others leave, at 95% for this arm.
         ahead: probability that its loss is below the next one's: a t distribution around the mean of the differences by
             seed, with no prior; NaN for the last.
@@ -88,7 +86,6 @@ class Leaderboard(Comparison):
     }  # fmt: skip
 
     def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
-        """Return what Measure.untestable says: whether the control of a memory is ahead of dense."""
         if precondition in FROZEN:
             return self.gain_without_information((FROZEN[precondition],), smallest_effect)
         return super().untestable(metric, precondition, smallest_effect)
@@ -105,16 +102,13 @@ class Leaderboard(Comparison):
         return tracks
 
     def losses(self, arm: str, track: str | None) -> ArmLosses:
-        """Return an arm's losses on a track."""
         return self.arms[arm].variants[track] if track else self.arms[arm].losses
 
     @metric("lead[@{variant}]", "loss below the first arm's, in % of the first's bits per byte")
     def lead(self, high: str, low: str, variant: str | None = None) -> Contrast:
-        """Return the second arm's lead over the first on a track, by seed."""
         return losses.lead(self.losses(high, variant), self.losses(low, variant))
 
     def on(self, track: str | None) -> list[str]:
-        """Return the arms that were trained on a track."""
         return [arm for arm in self.arms if not track or track in self.arms[arm].variants]
 
     def standings(self, track: str | None) -> list[Standing]:

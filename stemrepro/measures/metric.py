@@ -25,7 +25,6 @@ class Like(NamedTuple):
 
     Attributes:
         read: returns its value; ValueError where it can't.
-        example: one such word.
     """
 
     read: Callable[[str], object]

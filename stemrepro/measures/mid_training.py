@@ -28,12 +28,10 @@ class MidTraining(Scored):
 
     @cached_property
     def arms(self) -> dict[str, dict[str, ArmLosses]]:
-        """Losses by variant and arm: before the stage, and after it."""
         return losses_at_variants(self.inputs)
 
     @metric("loss:{text}", f"loss after the stage on held-out text of a kind, {LOSS_UNIT}")
     def loss(self, high: str, low: str, text: str) -> Contrast:
-        """Return a difference of two arms by seed."""
         return losses.contrast(self.arms[KEPT][high], self.arms[KEPT][low], text)
 
     @metric(
@@ -42,7 +40,6 @@ class MidTraining(Scored):
         f"draw before mid-training, or before the stage after @, {LOSS_UNIT}",
     )
     def lost_anew(self, high: str, low: str, text: str, stage: str = KEPT) -> Contrast:
-        """Return the first arm's loss with tables drawn anew less that with tables carried over, by seed."""
         self.check_drawn("anew", high, low)
         return losses.contrast(self.arms[f"{stage}-anew"][high], self.arms[stage][high], text)
 
@@ -55,7 +52,6 @@ class MidTraining(Scored):
         "despite:{text}", f"loss of an arm without tables less that of one whose tables were drawn anew, {LOSS_UNIT}"
     )
     def lead_despite(self, high: str, low: str, text: str) -> Contrast:
-        """Return the difference by seed."""
         self.check_drawn("despite", low, high)
         return losses.contrast(self.arms[KEPT][high], self.arms[ANEW][low], text)
 
@@ -69,5 +65,4 @@ class MidTraining(Scored):
             )
 
     def runs(self) -> dict[str, ArmLosses]:
-        """Return the losses from which the results come, by address."""
         return by_address(self.arms)

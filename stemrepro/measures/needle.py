@@ -35,7 +35,7 @@ class ArmHaystack(ArmScores):
     def frame(self) -> pd.DataFrame:
         """A line per seed, length and depth: rows, chosen, generated, other, nats."""
         by = ("length", "depth")
-        return self.lines("haystack.csv", *by, "rows", *WAYS, "other", "nats", by=by)
+        return self.lines("haystack.csv", "rows", *WAYS, "other", "nats", by=by)
 
     def found(self, length: int, way: str = "chosen") -> pd.DataFrame:
         """Return points of needles found, by seed (rows) and depth (columns)."""
@@ -67,15 +67,12 @@ class Needle(Measure):
 
     @cached_property
     def scores(self) -> dict[Address, ArmHaystack]:
-        """Scores of every address."""
         return {place: ArmHaystack(self.inputs.folder / "haystack" / place.path) for place in self.inputs.places()}
 
     def losses(self, variant: str, arm: str) -> ArmLosses:
-        """Return losses at a variant."""
         return ArmLosses(self.inputs.scores("losses", arm, variant), self.inputs.recipe.variants[variant].seeds)
 
     def length(self, variant: str) -> int:
-        """Return tokens of a training sequence at a variant."""
         return self.inputs.catalog.variant(variant).at(self.inputs.scale).model.sequence
 
     def found(self, variant: str, arm: str, length: int, way: str = "chosen") -> np.ndarray:
@@ -89,11 +86,9 @@ class Needle(Measure):
         return int(rows["rows"].sum())
 
     def level(self, variant: str, length: int, way: str = "chosen") -> Level:
-        """Return where dense stands at a length."""
         return Level(self.found(variant, "dense", length, way), self.needles(variant, "dense", length))
 
     def levels(self, metric: str) -> list[Level]:
-        """Return where dense stands at the lengths that a metric compares."""
         fields = self.parse(metric).fields
         if not fields:
             return [] if metric == "anew-loss" else [self.level(KEPT, self.length(v)) for v in (MAIN, KEPT)]
@@ -106,7 +101,6 @@ class Needle(Measure):
     )
     @metric("{way}:{length}@{variant}", "the same after the extension at that variant")
     def lead(self, high: str, low: str, length: int, way: str = "chosen", variant: str = MAIN) -> Contrast:
-        """Return the points by seed that one arm finds more than another, over the seeds that both have."""
         pair = (self.found(variant, arm, length, way) for arm in (high, low))
         return of_shares(*pair, self.needles(variant, high, length))
 
@@ -115,7 +109,6 @@ class Needle(Measure):
         "lead at the length of the extension less lead at the length before it, both after the extension, points",
     )
     def growth(self, high: str, low: str) -> Contrast:
-        """Return how the lead after the extension changes with the length, by seed."""
         leads = [self.lead(high, low, self.length(variant), variant=KEPT) for variant in (KEPT, MAIN)]
         return Contrast(leads[0].differences - leads[1].differences)
 
@@ -125,18 +118,15 @@ class Needle(Measure):
         "are drawn anew, points",
     )
     def lost_anew(self, high: str, low: str, length: int) -> Contrast:
-        """Return the points by seed that the first arm loses."""
         return of_shares(
             *(self.found(variant, high, length) for variant in (KEPT, ANEW)), self.needles(KEPT, high, length)
         )
 
     @metric("anew-loss", "the same of the loss, nats per token of plain prose at the end of the extension")
     def loss_anew(self, high: str, low: str) -> Contrast:
-        """Return the nats by seed that the first arm loses."""
         return losses.contrast(self.losses(ANEW, high), self.losses(KEPT, high), "prose")
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return a reason where dense finds too few needles, or None."""
         if precondition == "none":
             return None
         length = self.length(MAIN)
@@ -145,5 +135,4 @@ class Needle(Measure):
         return None
 
     def runs(self) -> dict[str, ArmHaystack]:
-        """Return the scores from which the results come, by address."""
         return {str(place): scores for place, scores in self.scores.items()}

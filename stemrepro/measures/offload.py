@@ -73,8 +73,6 @@ class Pass:
     """Tokens that go through a model together.
 
     Attributes:
-        sequences: of a batch.
-        tokens: of each sequence in the pass.
         context: tokens before a token and itself, in the mean.
     """
 
@@ -84,7 +82,6 @@ class Pass:
 
     @property
     def total(self) -> int:
-        """Tokens of the pass."""
         return self.sequences * self.tokens
 
 
@@ -145,11 +142,6 @@ def model_seconds(
     The ids of all passes are known from the start, and all have as many tokens.
 
     Args:
-        shape: of the model.
-        placement: of STEM's layers.
-        works: the passes.
-        device: with its link and host.
-        home: of the tables.
         fetched: rows of each table that a pass brings from the host.
     """
     dense, stem = dense_and_stem(shape, placement)
@@ -244,7 +236,6 @@ class Offload(CountsText):
 
     @metric("share_grows", "sources of text of which longer passes bring no smaller share of their rows", exact=True)
     def share_grows(self) -> int:
-        """Count such sources."""
         return sum(bool((np.diff(self.distinct_share(source)[1]) >= 0).any()) for source in self.text.sources())
 
     @metric(
@@ -264,7 +255,6 @@ class Offload(CountsText):
         exact=True,
     )
     def prefill(self, how: str, shape: Shape, placement: str, device: Device) -> float:
-        """Return the percentage of a way to bring rows."""
         works = [PREFILL] if how == "prefill_cold" else PROMPT
         home = Home(ahead=0) if how == "prefill_asked" else HOMES["ahead, distinct"]
         return self.slowdown(shape, placement, device, works, home)
@@ -275,7 +265,6 @@ class Offload(CountsText):
         exact=True,
     )
     def decode(self, shape: Shape, placement: str, device: Device, sequences: int) -> float:
-        """Return the percentage of a step of decoding."""
         return self.slowdown(shape, placement, device, [decode(sequences)], HOMES["ahead"])
 
     @metric(
@@ -285,15 +274,6 @@ class Offload(CountsText):
         exact=True,
     )
     def training(self, shape: Shape, placement: str, device: Device, ahead: bool, tokens: int = STEP) -> float:
-        """Return the percentage of a training step.
-
-        Args:
-            shape: of the model.
-            placement: of STEM's layers.
-            device: with its link and host.
-            ahead: whether rows come a step ahead.
-            tokens: of the step.
-        """
         work = shape, placement, tokens, device, self.step_rows(tokens)
         return 100 * (from_host(*work, ahead).seconds / on_device(*work) - 1)
 
@@ -303,7 +283,6 @@ class Offload(CountsText):
         exact=True,
     )
     def more_memory(self) -> int:
-        """Count such shapes."""
         return sum(
             any(
                 device_bytes(shape, placement, HOMES["ahead"], PREFILL.total)
@@ -314,7 +293,6 @@ class Offload(CountsText):
         )
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return a reason where a training step needs a text that is counted further, or None."""
         if "ahead" in self.parse(metric).fields and STEP not in self.steps():
             return f"the scale's text isn't counted up to {2 * STEP:,} tokens, two steps' of {STEP:,}"
         return None

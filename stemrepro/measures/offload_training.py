@@ -35,10 +35,7 @@ class Step:
     """Seconds of a step's parts.
 
     Attributes:
-        compute: on the device.
         early: of host and link for rows of the next step, at the same time as `compute`.
-        back: of the link for gradients.
-        update: of the host.
         late: of host and link for rows that had to wait for the update.
     """
 
@@ -50,7 +47,6 @@ class Step:
 
     @property
     def seconds(self) -> float:
-        """Seconds of the whole step."""
         return max(self.compute, self.early) + self.back + self.update + self.late
 
 
@@ -71,11 +67,6 @@ def from_host(shape: Shape, placement: str, tokens: int, device: Device, rows: R
     """Return a step over so many tokens with tables in host memory.
 
     Args:
-        shape: of the model.
-        placement: of STEM's layers.
-        tokens: of the step.
-        device: with its link and host.
-        rows: of each table.
         ahead: whether new rows come a step ahead; else all rows wait for the update of the step before.
     """
     _, stem = dense_and_stem(shape, placement)

@@ -42,8 +42,6 @@ def other_plan(first: Path, second: Path, shaped: bool = False) -> bool:
     """Return whether the scores of two arms at a variant are of two plans, but for their initialisation.
 
     Args:
-        first: folder of the scores of an arm.
-        second: of the other arm.
         shaped: whether one of them has another shape, and so another width.
     """
     one, other = plan(first), plan(second)

@@ -6,7 +6,6 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.recipe import Recipe
@@ -15,27 +14,12 @@ from stemrepro.measures.context import EDGES, Part, mean_difference
 from stemrepro.measures.items import Sample
 from stemrepro.measures.items import difference as item_difference
 from stemrepro.measures.metric import Field, Like, metric
-from stemrepro.measures.reading import SEEDS, ArmScores, ArmTasks, Array, read_npz
+from stemrepro.measures.reading import ArmScores, ArmTasks, read_npz
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.rule import TOO_SMALL
 
-DISTANCE = {
-    "seeds": SEEDS,
-    "source": Array("labels", "documents"),
-    "distance_tokens": Array("whole numbers", "documents distances"),
-    "distance": Array("numbers", "seeds documents distances"),
-    "position_tokens": Array("whole numbers", "documents positions"),
-    "position": Array("numbers", "seeds documents positions"),
-    "word_tokens": Array("whole numbers", "vocabulary kinds"),
-    "word": Array("numbers", "seeds vocabulary kinds"),
-}
-TASK = {
-    "value": Array("numbers", "seeds items", most=100),
-    "length": Array("whole numbers", "items"),
-    "floor": Array("numbers", "items", most=100),
-    "cut": Array("yes or no", "items"),
-    "clusters": Array("labels", "items"),
-}
+DISTANCE = ("source", "distance_tokens", "distance", "position_tokens", "position", "word_tokens", "word")
+TASK = ("value", "length", "floor", "cut", "clusters")
 """Arrays of reasoning.npz for each task."""
 Words = tuple[int, int]
 """Range of lengths of items: the first, and the one after the last."""
@@ -48,11 +32,7 @@ class ArmDistance(ArmScores):
     def arrays(self) -> dict[str, np.ndarray]:
         """distance.npz as stemrepro.evaluation.distance writes it."""
         path = self.whole().folder / "distance.npz"
-        arrays = read_npz(path, DISTANCE, seeds=self.summary["seeds"], kinds=3)
-        for name in ("distance_tokens", "position_tokens"):
-            if arrays[name].shape[1] > len(EDGES):
-                raise damaged(path, f"'{name}' has {arrays[name].shape[1]} buckets; at most {len(EDGES)} can be")
-        return arrays
+        return read_npz(path, "seeds", *DISTANCE, seeds=self.summary["seeds"])
 
     def part(self, by: str, low: int, high: int = 2**30) -> Part:
         """Return sums over buckets from `low` up to `high` of `by`, "distance" or "position"."""
@@ -76,7 +56,6 @@ class ArmReasoning(ArmTasks):
         Every task of a group counts the same.
 
         Args:
-            what: the task or group.
             words: range of the items' lengths; None for all items.
             field: "value", "floor" for what needs no knowledge, or "cut" for the share of prompts longer than the
                 context.
@@ -128,7 +107,6 @@ class Scored(Measure):
     }  # fmt: skip
 
     def items(self, arm: str, variant: str = MAIN) -> ArmReasoning:
-        """Return the items of an arm."""
         return ArmReasoning(self.inputs.scores("reasoning", arm, variant), self.inputs.recipe)
 
     @metric(
@@ -136,7 +114,6 @@ class Scored(Measure):
         "points of a task or group, of items of so many words; after an extension at a variant",
     )
     def score(self, high: str, low: str, task: str, words: Words | None = None, variant: str = MAIN) -> Contrast:
-        """Return a difference of two arms by seed."""
         one, other = (self.items(arm, variant).sample(task, words) for arm in (high, low))
         if not one.values.size:
             return Contrast(np.array([np.nan]))
@@ -145,7 +122,6 @@ class Scored(Measure):
         return item_difference(one, other, share=True)
 
     def levels(self, metric: str) -> list[Level]:
-        """Return where dense stands on a score, with what needs no knowledge."""
         fields = self.parse(metric).fields
         if "task" not in fields:
             return []
@@ -157,7 +133,6 @@ class Scored(Measure):
         return [Level(sample.by_seed, sample.count, floor)]
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return a reason where a score has no items, or dense can't answer them, or None."""
         fields = self.parse(metric).fields
         if "task" not in fields:
             return None
@@ -178,11 +153,9 @@ class Reasoning(Scored):
 
     @cached_property
     def arms(self) -> dict[str, ArmDistance]:
-        """Losses of the recipe's arms."""
         return {arm: ArmDistance(self.inputs.scores("distance", arm)) for arm in self.inputs.recipe.arms}
 
     def check_same(self, high: str, low: str) -> None:
-        """Raise UserError where two arms were scored on different seeds or targets."""
         first, second = self.arms[high], self.arms[low]
         for name in ("seeds", "distance_tokens", "position_tokens", "word_tokens"):
             if not np.array_equal(first.arrays[name], second.arrays[name]):
@@ -204,10 +177,9 @@ class Reasoning(Scored):
         "the same on words that occurred last 16 or more tokens back less that on the same words nearer by",
     )
     def same_words(self, high: str, low: str, growth: str) -> Contrast:
-        """Return loss(high) - loss(low) on other kinds of targets less that on the first kind of GROWTHS, word by word.
+        """Return, by seed, the mean over words of a difference of its two means.
 
-        For each word it is the difference of its two means. The weight of a word is n1 n2 / (n1 + n2), by which its two
-        means are known. The error is that between words.
+        The weight of a word is n1 n2 / (n1 + n2), by which its two means are known. The error is that between words.
         """
         first, others = GROWTHS[growth]
         one, other = self.arms[high].arrays, self.arms[low].arrays

@@ -28,7 +28,7 @@ class ArmRecall(ArmScores):
     def frame(self) -> pd.DataFrame:
         """A line per seed, number of pairs and length: queries, right, first_queries, first_right."""
         by = ("pairs", "length")
-        return self.lines("recall.csv", *by, "queries", "right", "first_queries", "first_right", by=by)
+        return self.lines("recall.csv", "queries", "right", "first_queries", "first_right", by=by)
 
     def accuracy(self, pairs: int, length: int, first: bool = False) -> pd.Series:
         """Return points of right values by seed; with `first` those of each key's first query."""
@@ -38,7 +38,6 @@ class ArmRecall(ArmScores):
         return 100 * (rows["first_right"] / rows["first_queries"] if first else rows["right"] / rows["queries"])
 
     def queries(self, pairs: int, length: int, first: bool = False) -> np.ndarray:
-        """Return the number of queries by seed."""
         rows = self.frame[(self.frame["pairs"] == pairs) & (self.frame["length"] == length)].set_index("seed")
         return rows["first_queries" if first else "queries"].to_numpy(float)
 
@@ -59,21 +58,17 @@ class Recall(Measure):
 
     @cached_property
     def arms(self) -> dict[str, ArmRecall]:
-        """The recipe's arms."""
         return {arm: ArmRecall(self.inputs.scores("recall", arm)) for arm in self.inputs.recipe.arms}
 
     @property
     def trained(self) -> int:
-        """Tokens of a training document."""
         return self.inputs.scale.model.sequence
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest documents with queries."""
         return max(self.inputs.scale.recall.lengths)
 
     def pairs(self, length: int) -> list[int]:
-        """Return the numbers of pairs that fit a length."""
         return [pairs for pairs in self.inputs.scale.recall.pairs if 4 * pairs <= length]
 
     def accuracy(self, arm: str, pairs: int, length: int, first: bool = False) -> np.ndarray:
@@ -88,7 +83,6 @@ class Recall(Measure):
     @metric("{what=longer}", "the same as recalled at the longest documents, longer than those trained on")
     @metric("{what=longer-most}", "the same there with the most pairs that training has")
     def recalled(self, high: str, low: str, pairs: int | None = None, what: str | None = None) -> Contrast:
-        """Return a difference in points by seed, over the seeds that both have."""
         one, other = (self.level(arm, pairs, what) for arm in (high, low))
         return of_shares(one.percent, other.percent, one.items)
 
@@ -101,18 +95,15 @@ class Recall(Measure):
         return Level(np.mean([self.accuracy(arm, step, length, first) for step in steps], axis=0), queries)
 
     def levels(self, metric: str) -> list[Level]:
-        """Return where dense stands on a metric."""
         return [] if metric == "pairs-slope" else [self.level("dense", **self.parse(metric).fields)]
 
     @metric("pairs-slope", "how an arm's lead over the other changes with each doubling of the number of pairs, points")
     def over_pairs(self, high: str, low: str) -> Contrast:
-        """Return the slope of the lead over log2 of the number of pairs, by seed."""
         steps = self.pairs(self.trained)
         leads = [self.recalled(high, low, pairs).differences for pairs in steps]
         return Contrast(np.polyfit(np.log2(steps), np.stack(leads), 1)[0])
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return a reason where dense recalls too little, or None."""
         if precondition == "dense-recalls":
             fewest = min(self.pairs(self.trained))
             if (level := self.level("dense", fewest)).below(SOLVED):

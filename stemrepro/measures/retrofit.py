@@ -54,16 +54,13 @@ class Retrofit(Measure):
 
     @cached_property
     def arms(self) -> dict[str, dict[str, ArmLosses]]:
-        """Losses by variant and arm."""
         return losses_at_variants(self.inputs)
 
     def check_made(self, name: str, arm: str, plain: str, way: str = ROWS) -> None:
         """Raise UserError unless the first arm is retrofitted and the second has no tables."""
         made = self.arms[INTERPOLATED if way == INTERPOLATED else ROWS]
         if arm not in made or plain in made:
-            raise UserError(
-                f"metric '{name}' of {arm} and {plain}: one of {', '.join(made)} next to an arm without tables"
-            )
+            raise UserError(f"metric '{name}' of {arm} and {plain}: one of {', '.join(made)} and one without tables")
 
     @metric(
         "{name=gain}:{way}",
@@ -73,7 +70,6 @@ class Retrofit(Measure):
     )
     @metric("{name=lead}:{way}", f"the same with dense trained in one stage, {LOSS_UNIT}")
     def lead(self, high: str, low: str, name: str, way: str) -> Contrast:
-        """Return what the second arm ends below the first, by seed."""
         self.check_made(name, low, high, way)
         return losses.contrast(self.arms[SCRATCH if name == "gain" else MAIN][high], self.arms[way][low], "prose")
 
@@ -83,7 +79,6 @@ class Retrofit(Measure):
         f"on the same batches, {LOSS_UNIT}",
     )
     def early(self, high: str, low: str, rows: str) -> Contrast:
-        """Return a difference of training losses by seed."""
         self.check_made("early", high, low)
         first, second = self.second_stage(high, low, rows)
         start, stop = first.shape[1] // TENTH, 2 * first.shape[1] // TENTH
@@ -96,7 +91,6 @@ class Retrofit(Measure):
         f"in two stages or in one, or retrofitted with the mean row for all{CANCELS}, {LOSS_UNIT}",
     )
     def lag(self, high: str, low: str, other: str) -> Contrast:
-        """Return the first arm's loss less that of another way to it, by seed."""
         self.check_made("behind", high, low)
         return losses.contrast(self.arms[ROWS][high], self.arms[other][high], "prose")
 
@@ -106,7 +100,6 @@ class Retrofit(Measure):
         f"{LOSS_UNIT}",
     )
     def interpolation(self, high: str, low: str) -> Contrast:
-        """Return what the second arm ends below the first, by seed."""
         return losses.contrast(self.arms[ROWS][high], self.arms[INTERPOLATED][low], "prose")
 
     @metric(
@@ -115,7 +108,6 @@ class Retrofit(Measure):
         f"retrofitted less dense's, {LOSS_UNIT}",
     )
     def at_once(self, high: str, low: str, rows: str) -> Contrast:
-        """Return a difference of training losses by seed."""
         self.check_made("at-once", high, low)
         first, second = self.second_stage(high, low, rows)
         return Contrast((first - second)[:, 0])
@@ -125,7 +117,6 @@ class Retrofit(Measure):
         return tuple(run.steps["loss"] for run in paired(self.arms[rows][arm], self.arms[SCRATCH][plain]))
 
     def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
-        """Return why a metric can't be tested under one of `preconditions`, or None."""
         if precondition != NO_GAIN:
             return None
         low, high = losses.contrast(self.arms[SCRATCH]["dense"], self.arms[MEAN][CONSTANT], "prose").interval(0.05)
@@ -138,5 +129,4 @@ class Retrofit(Measure):
         )
 
     def runs(self) -> dict[str, ArmLosses]:
-        """Return the losses from which the results come, by address."""
         return by_address(self.arms)

@@ -10,7 +10,6 @@ class Rivals(Comparison):
 
     @metric("half-of-gain", "(high - low) less half of (dense - low), prose loss")
     def half_of_gain(self, high: str, low: str) -> Contrast:
-        """Return the second arm's lead over the first less half of its lead over dense."""
         part = self.loss(high, low, "prose").differences
         gain = self.loss("dense", low, "prose").differences
         return Contrast(part - gain / 2)

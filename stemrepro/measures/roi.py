@@ -32,7 +32,6 @@ def flop_factor(first: ComparedArm, second: ComparedArm) -> float:
 
 
 def _curves(arm: ArmLosses) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """Return log FLOPs and prose loss at each mark, by seed."""
     return {
         seed: (np.log(rows["flops"].to_numpy()), rows["prose"].to_numpy()) for seed, rows in arm.curve.groupby("seed")
     }
@@ -81,7 +80,6 @@ class TrainingRoi(Comparison):
     @metric("{what=roi-above-chance}", "the same with chance taken off both accuracies")
     @metric("{what=accuracy-factor}", "log of the accuracy alone")
     def ratio(self, high: str, low: str, what: str) -> Contrast:
-        """Return a logarithm by seed, with the error between items."""
         first, second = self.arms[high], self.arms[low]
         floor = chance(first) if what == "roi-above-chance" else 0.0
         with np.errstate(invalid="ignore", divide="ignore"):

@@ -41,7 +41,6 @@ class Sizes(Comparison):
         """Return the models of a line in order of their widths, at tables' rates as the arms have them.
 
         Args:
-            line: one of LINES.
             least: the smallest width, over the scale's.
         """
         named: dict[str | None, Variant] = {
@@ -68,17 +67,14 @@ class Sizes(Comparison):
 
     @metric("prose@{variant}", "prose loss at another size, in nats per token")
     def gap(self, high: str, low: str, variant: str | None = None) -> Contrast:
-        """Return the difference of two arms' losses on prose at a size, by seed."""
         return losses.contrast(self.of(high, variant), self.of(low, variant), "prose")
 
     @metric("lead[@{variant}]", "lead of the second arm in % of the first's bits a byte")
     def lead(self, high: str, low: str, variant: str | None = None) -> Contrast:
-        """Return the relative lead at a size, by seed."""
         return losses.lead(self.of(high, variant), self.of(low, variant))
 
     @metric("table-rate@{variant}", "that lead where tables learn at a constant rate, less that at the matrices' rate")
     def table_rate(self, high: str, low: str, variant: str) -> Contrast:
-        """Return what the second arm's lead gains at a variant with a `table_rate`; the first arm has no tables."""
         named = self.inputs.catalog.variants
         same = named[variant].model_copy(update={"table_rate": 1.0})
         tied = next((name for name in self.inputs.recipe.variants if named[name] == same), None)
@@ -93,11 +89,6 @@ class Sizes(Comparison):
         "those from the scale's on",
     )
     def fall(self, high: str, low: str, line: str, span: float = 0.0) -> Contrast:
-        """Return `slope` where a straight line may stand for the leads.
-
-        Raises:
-            Unmeasured: a seed's lead isn't above 0 at some width; or the leads bend, by the 95% interval of `bend`.
-        """
         if len(self.sizes(line, span)) > 3:
             bend = self.bend(high, low, line, span)
             low_end, high_end = bend.interval(0.05)

@@ -107,10 +107,6 @@ def rate_limit(runs: list[ArmLosses], base_rate: float) -> np.ndarray:
     It is taken between two rates by a straight line. An arm that learns more at all rates counts as one doubling beyond
     the last rate, one that learns more at none as the first. It says nothing of divergence: a run that merely learns
     slowly stays at token frequencies too.
-
-    Args:
-        runs: the same arm at several rates.
-        base_rate: over which the rate is taken.
     """
     at = np.log2([arm.summary["learning_rate"] / base_rate for arm in by_rate(runs)])
     limits = []
@@ -177,7 +173,6 @@ class Stability(Comparison):
         They have the smallest budget of the variants with another learning rate than the scale's.
 
         Args:
-            arm: whose runs these are.
             own: at its family's own table rate, where it was trained so; else at the common one.
             clipped: only those that are clipped as the scale is.
         """
@@ -196,7 +191,6 @@ class Stability(Comparison):
         return kinds[own] or kinds[False]
 
     def variants_of(self, arm: str) -> dict[str, Variant]:
-        """Return the variants that an arm was trained at."""
         return {name: self.inputs.catalog.variants[name] for name in self.arms[arm].variants}
 
     def long_runs(self, arm: str) -> dict[str, ArmLosses]:
@@ -249,7 +243,6 @@ class Stability(Comparison):
     )
     @metric("{which=long-blow-ups}", "the same of the longer runs at high learning rates")
     def more_blow_ups(self, high: str, low: str, which: str) -> Contrast:
-        """Return a difference of shares by seed; Unmeasured where no run of either arm blows up at any rate."""
         long = which == "long-blow-ups"
         runs = [self.long_runs(arm) if long else self.short_runs(arm, clipped=False) for arm in (high, low)]
         if not all(runs):
@@ -265,7 +258,6 @@ class Stability(Comparison):
         return difference(*map(first_mark, self.pair(high, low, own)))
 
     def blow_ups(self, runs: list[ArmLosses]) -> np.ndarray:
-        """Return the share of an arm's runs that blew up, by seed."""
         return np.mean([blown_up(arm, self.inputs.scale.model.vocab) for arm in runs], axis=0)
 
     def expected_spikes(self) -> float:

@@ -24,7 +24,6 @@ class Tables(Comparison):
 
     @metric("vocabulary", "slope of the difference in bits per byte per doubling of the vocabulary, by seed")
     def over_vocabularies(self, high: str, low: str) -> Contrast:
-        """Return the slope over the recipe's vocabularies."""
         first, second = self.vocabularies(high), self.vocabularies(low)
         pairs = [paired(first[size], second[size]) for size in first]
         gaps = [(one.bits_per_byte - other.bits_per_byte).to_numpy() for one, other in pairs]

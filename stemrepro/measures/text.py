@@ -32,11 +32,7 @@ def experts_touched(tokens: np.ndarray | int, experts: int, chosen: int) -> np.n
 
 
 class TextCounts:
-    """Counts that `stemrepro data counts` wrote for a scale.
-
-    Raises:
-        UserError: a file is missing or unreadable.
-    """
+    """Counts that `stemrepro data counts` wrote for a scale; UserError where a file is missing or unreadable."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -44,20 +40,18 @@ class TextCounts:
     @cached_property
     def distinct(self) -> pd.DataFrame:
         """Distinct tokens by vocabulary, source, window and length."""
-        return read_csv(self.folder / "distinct.csv", "vocab", "window", "length", "distinct", words=("source",))
+        return read_csv(self.folder / "distinct.csv", "vocab", "window", "length", "distinct", "source")
 
     @cached_property
     def cache(self) -> pd.DataFrame:
         """Hit rates by source, requests, policy, share of the rows and stretch."""
-        return read_csv(self.folder / "cache.csv", "share", "hit_rate", words=("source", "asked", "policy"))
+        return read_csv(self.folder / "cache.csv", "share", "hit_rate", "source", "asked", "policy")
 
     @property
     def vocab(self) -> int:
-        """The larger vocabulary."""
         return int(self.distinct["vocab"].max())
 
     def sources(self) -> list[str]:
-        """Return sources of text, by name."""
         return sorted(self.distinct["source"].unique())
 
     @cached_property
@@ -109,7 +103,6 @@ class CountsText(Measure):
 
     @metric("not_sublinear", "sources whose exponent of Heaps' law isn't surely below 1", exact=True)
     def not_sublinear(self) -> int:
-        """Count sources whose distinct tokens may grow as fast as the text."""
         text = self.text
         return sum(not text.heaps(source, text.vocab)[0].interval(0.05)[1] < 1 for source in text.sources())
 
@@ -119,7 +112,6 @@ class CountsText(Measure):
         exact=True,
     )
     def touches_more(self, experts: int, used: int) -> int:
-        """Count sources whose tokens touch a table no less than experts."""
         share = experts_touched(MOE_TOKENS, experts, used)
         tables = [self.text.growth(source, self.text.vocab) for source in self.text.sources()]
         return sum(table[min(MOE_TOKENS, table.columns.max())].mean() / self.text.vocab >= share for table in tables)
@@ -130,6 +122,5 @@ class CountsText(Measure):
         exact=True,
     )
     def cache_below(self, asked: str, policy: str, share: float, percent: float) -> int:
-        """Count sources that a cache serves less of."""
         rates = [self.text.hit_rate(source, asked, policy, share) for source in self.text.sources()]
         return sum(rate.mean < percent for rate in rates)

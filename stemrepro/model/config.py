@@ -118,9 +118,7 @@ class ModelConfig:
         if self.width % self.heads:
             raise UserError(f"heads {self.heads} does not divide width {self.width}")
         if self.head_width % 2:
-            raise UserError(
-                f"width {self.width} / heads {self.heads} = {self.head_width} must be even for rotary positions"
-            )
+            raise UserError(f"width {self.width} / heads {self.heads} = {self.head_width} must be even to rotate")
         if self.heads % self.kv_heads:
             raise UserError(f"kv_heads {self.kv_heads} does not divide heads {self.heads}")
         if not all(0 < layer < self.layers for layer in self.replaced_layers):

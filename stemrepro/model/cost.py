@@ -28,7 +28,6 @@ def row_elements(config: ModelConfig) -> int:
 
 
 def _value_rows(config: ModelConfig) -> int:
-    """Return the elements of a token's value embeddings."""
     return len(config.value_layers) * config.kv_heads * config.head_width
 
 
@@ -165,12 +164,8 @@ def break_even_bandwidth(
     """Return the bytes per second from host to device at which rows arrive as fast as they are used up.
 
     Args:
-        length: context of each token.
         rows: table rows moved, de-duplicated or not.
-        tokens: tokens computed meanwhile.
-        flops: FLOPs per second that the device sustains.
         training: a training step (three times the compute, twice the bytes: gradients go back), not a prefill.
-        width: bytes per number.
     """
     seconds = (3 if training else 1) * tokens * flops_per_token(config, length) / flops
     return (2 if training else 1) * row_bytes(config, rows, width) / seconds

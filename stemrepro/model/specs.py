@@ -73,12 +73,7 @@ class MemoryCost:
 
 @dataclass(frozen=True)
 class MemorySpec:
-    """One memory outside of the FFNs.
-
-    Attributes:
-        cost: closed form of its elements.
-        needs: fields of the model that it needs.
-    """
+    """One memory outside of the FFNs."""
 
     cost: Callable[[ModelConfig], MemoryCost]
     needs: tuple[Literal["rank", "slots", "memory_layers", "memory_rows"], ...] = ()
@@ -90,7 +85,6 @@ def _used(elements: int, row: int = 0, more: int = 0) -> FFNCost:
 
 
 def _df(c: ModelConfig) -> int:
-    """Return the elements of a matrix between width and ffn_width."""
     return c.width * c.ffn_width
 
 
@@ -141,7 +135,6 @@ FFNS = {
 
 
 def _groups(c: ModelConfig) -> int:
-    """Return the elements of a token's values in one layer."""
     return c.kv_heads * c.head_width
 
 
@@ -157,12 +150,8 @@ def _mome(c: ModelConfig) -> MemoryCost:
     """Return the cost of MoME: a router with biases, and a gate with a bias, for each value head of each layer."""
     layers = len(c.memory_layers)
     used = layers * c.kv_heads * (c.slots + 1) * c.width
-    return MemoryCost(
-        used + layers * c.kv_heads * (c.slots + 1),
-        used,
-        layers * c.vocab * c.slots * c.head_width,
-        layers * c.top_k * _groups(c),
-    )
+    tables = layers * c.vocab * c.slots * c.head_width
+    return MemoryCost(used + layers * c.kv_heads * (c.slots + 1), used, tables, layers * c.top_k * _groups(c))
 
 
 def _per_layer(c: ModelConfig) -> MemoryCost:
@@ -197,11 +186,7 @@ MEMORIES = {
 
 
 def memory_needs(name: str) -> tuple[str, ...]:
-    """Return the fields of the model that a memory needs; none without one.
-
-    Raises:
-        UserError: the name is unknown.
-    """
+    """Return the fields of the model that a memory needs; none without one; UserError where the name is unknown."""
     if name and name not in MEMORIES:
         raise unknown("memory", name, MEMORIES, "stemrepro/model/specs.py")
     return MEMORIES[name].needs if name else ()

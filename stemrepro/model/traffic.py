@@ -29,7 +29,6 @@ class Step:
     """A training step on several ranks.
 
     Attributes:
-        ranks: number of them.
         passes: micro-batches of each rank.
         tokens: of a micro-batch.
         number: bytes of a gathered weight, a row's element or a hidden state's; 2 is bfloat16.
@@ -54,12 +53,10 @@ def step_of(sequences: int, length: int, ranks: int, most: int) -> Step:
 
 
 def _of_others(ranks: int) -> float:
-    """Return the share of a whole that a rank receives when it holds one part of `ranks`."""
     return (ranks - 1) / ranks
 
 
 def _weights(twice: int, once: int, step: Step, ranks: int) -> float:
-    """Return the bytes of weights that are gathered twice or once a pass, and of their gradients."""
     gathered = step.passes * step.number * (2 * twice + once)
     return _of_others(ranks) * (gathered + REDUCED * (twice + once))
 
@@ -74,8 +71,6 @@ def width_bytes(config: ModelConfig, step: Step, rows: float) -> float:
     """Return the bytes received with tables by width, of ids, rows and their gradients too.
 
     Args:
-        config: of the model.
-        step: of its training.
         rows: that a pass reads, from each table: its tokens, or the distinct ones among them.
     """
     ids = ID * (step.ranks - 1) * (1 + rows)

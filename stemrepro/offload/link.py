@@ -23,11 +23,7 @@ class Buffer:
 
 @dataclass
 class Link:
-    """Copies in the model's own order, for a model on the CPU: each is done when `fill` returns.
-
-    Attributes:
-        moved: bytes of rows brought so far.
-    """
+    """Copies in the model's own order, for a model on the CPU: each is done when `fill` returns."""
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     moved: int = 0

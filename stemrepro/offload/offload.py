@@ -5,7 +5,6 @@ systems text has asynchronous prefetch, de-duplication of ids, and a cache of ho
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -54,7 +53,7 @@ class OffloadedTables:
     them, and the model waits.
 
     Args:
-        tables: [vocab, width] each, in host memory or mapped from a file; pinned where the link wants that.
+        tables: [vocab, width] each, in host memory; pinned where the link wants that.
         distinct: bring each row of a pass once.
         cache: keeps rows on the device from pass to pass; needs `distinct`, and belongs to these tables alone.
 
@@ -134,7 +133,6 @@ class OffloadedTables:
         self.tokens = None
 
     def _fetch_next(self) -> None:
-        """Begin to bring the rows of the next table in the order."""
         place, table = self.begun % len(self.buffers), self.tables[self.begun]
         try:
             buffer, wanted = self.buffers[place], len(self.fetched)
@@ -193,7 +191,7 @@ def table_owners(model: Decoder) -> list[nn.Module]:
     by_token = not outside and all(block.ffn.row_address == "token" for block in model.blocks)
     if from_file or not by_token or config.table_shared:
         raise UserError(
-            f"'{config.ffn}' can't be offloaded: its rows are not addressed by the token alone, a table per layer"
+            f"'{config.ffn}' can't be offloaded: its rows aren't chosen by the token alone, a table a layer"
         )
     owners = [
         module for block in model.blocks for module in (block.attention, block.ffn)
@@ -227,18 +225,3 @@ def offload(
         lambda _, inputs, named: offloaded.begin(inputs[0] if inputs else named["tokens"]), with_kwargs=True
     )
     return offloaded
-
-
-def mapped(path: Path, vocab: int, width: int, dtype: torch.dtype) -> Tensor:
-    """Return a table [vocab, width] that stays on disk: the file's bytes row by row.
-
-    Only rows that are read come into memory.
-
-    Raises:
-        UserError: the file has another size.
-    """
-    wanted = vocab * width * torch.empty(0, dtype=dtype).element_size()
-    size = path.stat().st_size
-    if size != wanted:
-        raise UserError(f"{path} has {size:,} bytes; a table [{vocab}, {width}] of {dtype} has {wanted:,}")
-    return torch.from_file(str(path), shared=True, size=vocab * width, dtype=dtype).view(vocab, width)

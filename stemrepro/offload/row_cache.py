@@ -5,50 +5,31 @@ The same token ids are requested of every table, so one decision serves them all
 
 import numpy as np
 
-POLICIES = ("lfu", "lru", "static")
-
 
 class RowCache:
     """Slots for the rows of token ids.
 
     A request is a set of distinct ids. Those held are hits. The rest take empty slots, then slots of held ids that are
-    not in the request and come first in the policy's order:
-
-    * `lfu`: the fewest requests since the id came in, ties to the longest unused;
-    * `lru`: the longest unused;
-    * `static`: nothing is evicted, and only the ids in `kept` are taken in.
-
-    What finds no slot is fetched and not kept.
+    not in the request: of those with the fewest requests since the id came in, ties to the longest unused. What finds
+    no slot is fetched and not kept.
 
     Args:
         slots: rows that it holds at most.
         vocab: ids are 0 ... vocab - 1.
-        kept: with `static` the ids that it may hold, at most `slots`.
 
     Attributes:
         taken: by offloaded tables, whose rows the entries are of.
 
     Raises:
-        ValueError: an unknown policy, no slot, or `kept` that doesn't fit the policy.
+        ValueError: there is no slot.
     """
 
-    def __init__(self, slots: int, vocab: int, policy: str = "lfu", kept: np.ndarray | None = None) -> None:
-        if policy not in POLICIES:
-            raise ValueError(f"cache policy '{policy}' is unknown; there are {', '.join(POLICIES)}")
+    def __init__(self, slots: int, vocab: int) -> None:
         if slots < 1:
             raise ValueError(f"a cache needs one slot or more, not {slots}")
-        if (policy == "static") != (kept is not None) or (kept is not None and len(kept) > slots):
-            raise ValueError(
-                f"'static' needs the ids that it keeps, at most {slots}; the other policies choose themselves"
-            )
-        self.policy = policy
         self.slot_of = np.full(vocab, -1)
         self.held = np.full(slots, -1)
         self.uses, self.last = np.zeros(slots, np.int64), np.full(slots, -1)
-        self.admits = np.ones(vocab, bool)
-        if kept is not None:
-            self.admits[:] = False
-            self.admits[kept] = True
         self.clock, self.taken = 0, False
 
     def request(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -65,12 +46,8 @@ class RowCache:
         self.clock += len(ids)
         free = np.ones(len(self.held), bool)
         free[hit] = False
-        if self.policy == "static":
-            free &= self.held < 0
-        places = np.flatnonzero(free)
-        order = (self.last[places],) if self.policy == "lru" else (self.last[places], self.uses[places])
-        comers = np.flatnonzero(missed & self.admits[ids])
-        victims = places[np.lexsort(order)][: len(comers)]
+        places, comers = np.flatnonzero(free), np.flatnonzero(missed)
+        victims = places[np.lexsort((self.last[places], self.uses[places]))][: len(comers)]
         comers = comers[: len(victims)]
         evicted = self.held[victims]
         self.slot_of[evicted[evicted >= 0]] = -1

@@ -38,7 +38,7 @@ def test_distinct_tokens_given_move_exactly_their_rows(catalog):
     ("change", "words"),
     [
         ({"shape": "gpt-9"}, "shape 'gpt-9' is unknown.*laptop"),
-        ({"batch": 0}, "batch 0.* must be finite and above 0"),
+        ({"batch": 0}, "batch 0.* must be finite and > 0"),
         ({"tflops": float("nan")}, "tflops nan must be finite"),
         ({"distinct": 10**6}, "1000000 distinct tokens: the number must be 1 to 32,768"),
     ],

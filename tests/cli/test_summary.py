@@ -47,14 +47,6 @@ def test_runs_by_arm_with_what_seeds_differ_by(tmp_path):
     assert text.endswith(": dense 4.500 +- 0.100 (3), stem-full@half 3.500 (1)")
 
 
-def test_where_there_are_many_those_at_points_are_but_counted(tmp_path):
-    runs = [run(tmp_path / f"{n}", f"arm-{n}", MAIN if n < 7 else "half") for n in range(13)]
-    text = plain(losses_of_runs(runs, Path("runs/tiny")))
-    assert text.endswith("arm-6 4.500 (1), and 6 more at variants")
-    assert "arm-7" not in text
-    assert max(map(len, losses_of_runs(runs, Path("runs/tiny")).split("\n"))) <= 80
-
-
 def test_scored_losses_are_those_of_the_scores():
     """Of committed scores: the mean is that of summary.json; an arm without scores isn't named."""
     folder = ROOT / "scores/laptop/losses"

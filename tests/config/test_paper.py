@@ -5,7 +5,6 @@ import math
 import pytest
 import yaml
 
-from stemrepro.cli.paper_table import find, show
 from stemrepro.common.errors import UserError
 from stemrepro.config.paper import Cells, Paper
 from tests.conftest import ROOT
@@ -67,21 +66,3 @@ def test_numbers_that_follow_from_cells(paper):
 def test_unknown_cells_are_named(paper, name):
     with pytest.raises(UserError, match=f"'{name}' is unknown"):
         paper.cell(name)
-
-
-def test_listing_filters_and_prints(paper, capsys):
-    from rich.console import Console
-
-    assert {row["cell"] for row in find(paper, ["openbookqa", "hash"], None, False)} == {
-        "table-3-350m/hash-moe/openbookqa"
-    }
-    assert all(row["value"] is None for row in find(paper, [], None, True))
-    assert {row["confidence"] for row in find(paper, ["fig-5b"], "figure", False)} == {"figure"}
-    with pytest.raises(UserError, match="word 'chess' is unknown"):
-        find(paper, ["chess"], None, False)
-    show(find(paper, ["fig-1b"], None, False), False, Console(width=120))
-    output = capsys.readouterr().out
-    assert "not found" in output
-    assert "13" in output
-    show(find(paper, ["fig-1b/lead"], None, False), True, Console())
-    assert capsys.readouterr().out.splitlines()[1].startswith('fig-1b/lead/8k,Fig. 1b,"needle in a haystack')

@@ -327,12 +327,3 @@ def test_what_cannot_be_exported_is_one_sentence_and_nothing_written(home, tmp_p
     with pytest.raises(UserError, match=words):
         raise UserError(done.stderr)
     assert sorted(copy.rglob("*")) == before
-
-
-def test_the_command_says_where_it_wrote(home, monkeypatch, tmp_path):
-    monkeypatch.chdir(home)
-    done = CliRunner().invoke(app, ["export", "runs/tiny/main/dense/seed0", str(tmp_path / "a/b")])
-    assert done.exit_code == 0, done.output
-    assert done.stdout.startswith(f"written: {tmp_path}/a/b")
-    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["b"]
-    assert not list((tmp_path / "a/b").glob("*.py"))

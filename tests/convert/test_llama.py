@@ -100,8 +100,8 @@ def test_the_rotary_base_of_older_folders_is_read(tmp_path):
         ({"num_hidden_layers": 10**7}, "config.json has no shape of a Llama"),
         ({"rms_norm_eps": -1}, "config.json has no shape of a Llama"),
         ({"vocab_size": 2**30}, r"'model\.embed_tokens\.weight' has the shape|'lm_head\.weight' has the shape"),
-        ({"rope_parameters": "some"}, "no table of settings"),
-        ({"quantization_config": {"bits": 4}}, "weights that are quantised"),
+        ({"rope_parameters": "some"}, "that are no table"),
+        ({"quantization_config": {"bits": 4}}, "quantised weights"),
     ],
 )
 def test_folders_that_can_not_be_loaded_are_named(tmp_path, change, words):
@@ -151,14 +151,6 @@ def test_only_files_of_the_folder_are_read(tmp_path, place):
         UserError, match=r"leads out of .*folder, to .*secret\.safetensors; only files of that folder are read"
     ):
         load_llama(folder)
-
-
-@pytest.mark.parametrize("index", ["[1]", '{"weight_map": 3}', '{"weight_map": {"a": [1]}}', "[" * 100_000])
-def test_an_index_that_is_none_is_one_sentence(tmp_path, index):
-    llama().save_pretrained(tmp_path)
-    (tmp_path / "model.safetensors.index.json").write_text(index)
-    with pytest.raises(UserError, match=r"index\.json is damaged|can't be read"):
-        load_llama(tmp_path)
 
 
 def test_a_snapshot_of_the_hubs_cache_is_a_folder_of_links(tmp_path):

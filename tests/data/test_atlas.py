@@ -89,13 +89,6 @@ def test_whole_names_are_one_token_and_the_others_several(atlas_sample):
     )
 
 
-@pytest.mark.parametrize("value", [{}, {"entities": [], "facts": [{"entity": "a"}], "words": []}])
-def test_a_damaged_file_is_named(tmp_path, value):
-    write_json(tmp_path / FILE, value)
-    with pytest.raises(UserError, match=r"facts\.json is missing or damaged"):
-        read_atlas(tmp_path / FILE)
-
-
 def test_an_atlas_survives_its_file(tmp_path):
     atlas = Atlas((Entity("Spain", True, False, False),), (Fact("Spain", "capital", "Madrid", True),), ("Spain",))
     write_json(tmp_path / FILE, atlas.to_json())

@@ -64,13 +64,6 @@ def test_each_kind_is_scored_by_itself(blended):
     assert {"mathematics", "code", "speeches"} <= {document[1] for document in documents}
 
 
-def test_the_card_tells_of_all_texts(blended):
-    card = (blended / "card.md").read_text()
-    assert "# Data card: mix `mid-sample`" in card
-    assert "| code | Python modules of NetworkX, without its tests | BSD-3-Clause | NetworkX developers |" in card
-    assert "| speeches | train |" in card
-
-
 def test_pieces_end_at_line_ends():
     text = "\n".join(f"{'word ' * (k % 40)}{k}" for k in range(400)) + "\n" + "x" * 9000 + "\nend"
     cut = [piece["text"] for piece in pieces({"id": "a", "text": text})]
@@ -124,12 +117,6 @@ def test_a_dataset_of_the_hub_can_be_a_part(sample, tmp_path):
     rows = read_corpus(tmp_path / "mid" / "corpus" / "corpus.parquet")
     assert any(row["source"] == "programs" and "\n    return x" in row["text"] for row in rows)
     assert "| programs |" in (tmp_path / "card.md").read_text()
-
-
-def test_a_part_has_a_name_of_its_own(sample, tmp_path):
-    place = (sample / "corpus", sample / "tokenizer.json", tmp_path / "mid", tmp_path / "card.md")
-    with pytest.raises(UserError, match="the scale's own text has a source 'bible'"):
-        write_blend("own", mix(bible={"kind": "sample"}), 4000, *place)
 
 
 @pytest.fixture
@@ -207,9 +194,3 @@ def test_a_blend_of_shards_reads_the_shards_of_each_text(large):
         assert not held_out & set(train)
     assert not (mid / "parts/programs/shards").exists()
     assert "| programs | train |" in (mid / "card.md").read_text()
-
-
-def test_a_blend_of_shards_that_are_too_few(large):
-    folder, _ = large
-    with pytest.raises(UserError, match=r"'own' has [\d,]+ training tokens, and 36,000 are its share"):
-        blend_of(folder, tokens=40_000, own=0.9)

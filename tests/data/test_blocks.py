@@ -83,16 +83,6 @@ def test_a_truncated_file(copy):
         TokenBlocks(copy, "train", 32, 300)
 
 
-def test_a_vocabulary_larger_than_the_model(sample):
-    with pytest.raises(UserError, match="tokens of a vocabulary of 300, the model has one of 299"):
-        TokenBlocks(sample / "blocks", "train", 32, 299)
-
-
-def test_too_few_tokens_for_a_block(sample):
-    with pytest.raises(UserError, match="too few for one block"):
-        TokenBlocks(sample / "blocks", "validation", 10**6, 300)
-
-
 def cut(folder, cuts):
     """Write a split's tokens anew as several files; return the tokens."""
     index = read_json(folder / "index.json")
@@ -150,13 +140,4 @@ def test_shards_are_read_whole_on_request_alone(copy):
     with open(copy / "1.bin", "ab") as file:
         file.write(b"\1")
     with pytest.raises(UserError, match=r"1\.bin has .* truncated"):
-        verified_hash(copy)
-
-
-def test_a_list_of_shards_that_was_edited(copy):
-    cut(copy, [50])
-    index = read_json(copy / "index.json")
-    index["splits"]["train"]["shards"].reverse()
-    write_json(copy / "index.json", index)
-    with pytest.raises(UserError, match="hashes of train disagree"):
         verified_hash(copy)

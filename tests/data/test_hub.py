@@ -176,12 +176,6 @@ def test_a_line_can_be_a_document_of_its_own(tmp_path):
     assert taken(tmp_path / "raw") == ["one", " two", "three"]
 
 
-def test_files_may_differ_in_their_other_columns(tmp_path):
-    place = folder(tmp_path / "own", a_jsonl='{"text": "a"}\n', b_jsonl='{"url": 5, "text": "b"}\n{"url": 6}\n')
-    fetch(text_mix(place), tmp_path / "raw")
-    assert taken(tmp_path / "raw") == ["a", "b"]
-
-
 @pytest.mark.parametrize(
     ("files", "words"),
     [

@@ -2,7 +2,6 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import suppress
 
 import pytest
 
@@ -42,6 +41,7 @@ def test_missing_files(copy, tmp_path):
 ROWS = [{"source": "s", "id": str(n), "split": "train", "text": f"text {n}"} for n in range(40)]
 
 
+@pytest.mark.slow
 def test_a_corpus_is_read_where_no_cache_can_be_written(tmp_path):
     """/dev/null is no folder for anybody."""
     store_corpus(ROWS, tmp_path / "corpus.parquet")
@@ -71,13 +71,3 @@ def test_what_the_system_refuses_is_not_called_damage(tmp_path, read, name):
         UserError, match=rf"{name} can't be read \(Too many levels of symbolic links\); it may be whole"
     ):
         read(tmp_path / name)
-
-
-def test_garbled_bytes_are_never_another_error(tmp_path):
-    path = tmp_path / "corpus.parquet"
-    store_corpus(ROWS, path)
-    data = path.read_bytes()
-    for place in range(0, len(data), 8):  # pyarrow has several errors
-        path.write_bytes(data[:place] + bytes([data[place] ^ 255]) + data[place + 1 :])
-        with suppress(UserError):
-            read_corpus(path)

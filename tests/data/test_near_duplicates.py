@@ -43,7 +43,7 @@ def varied(draw):
 
 
 def test_as_every_pair_compared():
-    for seed in range(4):
+    for seed in range(2):
         texts = varied(random.Random(seed))
         expected = plain(texts)
         assert 40 < sum(expected) < 360

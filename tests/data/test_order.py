@@ -14,6 +14,7 @@ from stemrepro.data.order import LARGE, block_order, computed
 KEYS = st.integers(0, 2**32 - 1)
 
 
+@pytest.mark.slow
 def test_small_texts_have_the_permutation_that_runs_were_made_with():
     """As stemrepro.data.blocks drew it before there was another."""
     expected = [np.random.Generator(np.random.PCG64([5, epoch])).permutation(11) for epoch in range(3)]

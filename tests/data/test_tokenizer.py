@@ -21,12 +21,6 @@ def test_text_survives_and_bytes_are_counted(sample):
     assert tokenizer.get_vocab_size() == 300
 
 
-@pytest.mark.parametrize("vocab", [256, 70000])
-def test_impossible_vocabularies(sample, tmp_path, vocab):
-    with pytest.raises(UserError, match=f"vocab {vocab}"):
-        train_tokenizer(sample / "corpus" / "corpus.parquet", vocab, tmp_path / "t.json")
-
-
 def test_a_corpus_too_small_for_the_vocabulary(sample, tmp_path):
     with pytest.raises(UserError, match="lower vocab 60000"):
         train_tokenizer(sample / "corpus" / "corpus.parquet", 60000, tmp_path / "t.json")

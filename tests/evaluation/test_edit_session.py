@@ -65,11 +65,6 @@ def test_what_the_run_does_not_know_is_said_with_the_nearest(session, names):
         session.edit(f"of {names[0]} is", names[0], names[1], scheme="middle")
 
 
-def test_a_folder_without_a_run_is_named(tmp_path, data):
-    with pytest.raises(UserError, match=r"config\.yaml is missing or damaged"):
-        EditSession(tmp_path, data)
-
-
 def test_the_page_names_all_three(session, names):
     source, target = names
     console = Console(record=True, width=100, force_terminal=True)

@@ -127,11 +127,3 @@ def test_score_files_are_complete_and_repeatable(trained, tiny, tmp_path):
     assert spread[17] == pytest.approx(float(((unit @ unit[17]).abs().sum() - 1) / 299))
     never = table[(table.what == "rows") & (table.bucket == "0") & ~table.centred]
     assert never[never.share == 0]["p95"].item() == pytest.approx(never[never.share == 1]["p95"].item(), abs=0.01)
-
-
-def test_dense_has_outputs_but_no_rows(make_run, tiny):
-    run = make_run("dense")
-    train(run, quiet)
-    result = score(run, quiet, tiny.geometry, 512)
-    assert set(result["cosines"]["what"]) == {"up", "gated"}
-    assert np.isnan(result["spread"]).all()

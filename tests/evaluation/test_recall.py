@@ -108,18 +108,3 @@ def test_questions_look_like_a_training_sequence(place):
         assert rows.shape[1] == 32
         assert set(rows[:, ::2].ravel().tolist()) <= keys
         assert set(rows[:, 1::2].ravel().tolist()) <= values
-
-
-def test_who_has_learnt_the_training_text_by_place_is_right(monkeypatch, place):
-    """An oracle that looks back only from even places, where keys stand in training."""
-    run, folder = place
-
-    class Placed(Looker):
-        def forward(self, tokens):
-            logits = super().forward(tokens)
-            logits[:, 1::2] = 0
-            return logits
-
-    monkeypatch.setattr(recall, "load_run", lambda _: Placed("looks"))
-    seen = recall.score(run, quiet, ASKED, folder / "tokenizer.json", 16, 16)
-    assert (seen["right"] == seen["queries"]).all()

@@ -70,13 +70,6 @@ def angles(catalog, arms, tmp_path):
     return angles
 
 
-def test_differences_are_over_common_layers(angles):
-    """Layers 1 and 3 of both: only the shift is left."""
-    assert angles.contrast("dense", "stem-third", "p95:up").differences == pytest.approx([0.3] * SEEDS)
-    assert angles.contrast("dense", "stem-third", "p95:gated:centred").differences == pytest.approx([0.6] * SEEDS)
-    assert angles.contrast("dense", "stem-third", "mode:up").differences == pytest.approx([-0.3] * SEEDS)
-
-
 def test_excess_divides_by_what_each_rank_allows(angles):
     seeds = np.arange(SEEDS) / 100 + 0.2 + 0.001
     expected = (seeds + 0.3) / random_p95(16) - seeds / random_p95(44)

@@ -138,14 +138,9 @@ def test_items_that_can_not_be_are_refused(tmp_path):
     arm = write_items(tmp_path / "a", {"big": [1, 0, 0, 0]})
     path = arm.folder / "items.npz"
     arrays = dict(np.load(path))
-    for changed, words in (
-        ({"big/margin": np.full((2, 4), np.nan)}, "'big/margin' holds nan; it must hold finite numbers"),
-        ({"big/acc": arrays["big/acc"][:1]}, "'big/acc' must hold yes or no of 2 seeds x 4 items"),
-        ({"big/acc": arrays["big/acc"][:, :3]}, r"'big/acc' must hold .* it holds bool in the shape \(2, 3\)"),
-    ):
-        np.savez(path, **arrays | changed)
-        with pytest.raises(UserError, match=words):
-            _ = ArmItems(arm.folder, RECIPE).arrays
+    np.savez(path, **arrays | {"big/margin": np.full((2, 4), np.nan)})
+    with pytest.raises(UserError, match="'big/margin' holds a number that is not finite"):
+        _ = ArmItems(arm.folder, RECIPE).arrays
     np.savez(path, **{name: array for name, array in arrays.items() if name != "big/seen"})
     with pytest.raises(UserError, match="no array 'big/seen'"):
         _ = ArmItems(arm.folder, RECIPE).arrays

@@ -112,10 +112,6 @@ def test_labels(measure):
     np.testing.assert_allclose(measure.contrast("stem-full", "dense", "ambiguous:rows").differences, 100 * (rest - 1))
 
 
-def test_recall(measure):
-    np.testing.assert_allclose(measure.contrast("stem-full", "dense", "recall:told").differences, 0.0)
-
-
 def test_too_little_known_is_not_testable(measure, catalog, tmp_path):
     assert measure.untestable("success:rows>input", "facts-learnt") is None
     assert measure.untestable("success:rows>input", "pairs-known") is None
@@ -146,4 +142,4 @@ def test_a_missing_method_or_file_is_named(measure, tmp_path):
         measure.contrast("stem-full", "dense", "success:rows>wrong-layer")
     (tmp_path / "facts/main/dense/facts.npz").write_bytes(b"")
     with pytest.raises(UserError, match=r"dense/facts\.npz is missing or damaged"):
-        measure.contrast("stem-full", "dense", "recall:told")
+        measure.level("dense", True)

@@ -68,17 +68,13 @@ def edited(arm, change):
     ("change", "words"),
     [
         (lambda r: r.assign(nats=r.nats.where(r.index != 4)), "column 'nats' holds"),
-        (lambda r: r.assign(nats=-r.nats), "column 'nats' holds"),
         (lambda r: r.assign(nats=r.nats.where(r.index != 4, np.inf)), "column 'nats' holds"),
-        (lambda r: r.assign(nats="many"), "column 'nats' holds 'many'"),
         (lambda r: r.rename(columns={"bytes": "octets"}), "no column 'bytes'"),
         (lambda r: r.rename(columns={"source": "origin"}), "no column 'source'"),
         (lambda r: r[~((r.seed == 1) & (r.source == "bible"))], "of source 'bible' something is missing"),
         (lambda r: r[r.seed != 2], "of source 'bible' something is missing; summary.json has 3 seeds"),
         (lambda r: r.iloc[:-1], "something is missing"),
         (lambda r: r.replace({"source": {"bible": "poems"}}), "of source 'bible' something is missing"),
-        (lambda r: pd.concat([r, r.iloc[[3]]]), "a line occurs twice"),
-        (lambda r: pd.concat([r, r.iloc[[0, 1, 2]].assign(source="poems")]), "source 'poems' is not in summary.json"),
     ],
 )
 def test_losses_that_can_not_be(dense, change, words):
@@ -87,23 +83,10 @@ def test_losses_that_can_not_be(dense, change, words):
         _ = edited(dense, change).losses
 
 
-def test_losses_give_the_means_that_were_written_with_them(dense):
-    """Sums of 0 are finite, whole and of every seed; they would be the best loss of all."""
-    rows = pd.read_csv(dense.folder / "losses.csv")
-    rows["nats"] = 0.0
-    rows.to_csv(dense.folder / "losses.csv", index=False)
-    with pytest.raises(UserError, match=r"'bible' comes to 0\.000000 nats per token, in summary\.json it is "):
-        _ = ArmLosses(dense.folder).losses
-
-
 def test_seeds_that_were_cut_off_the_steps(dense):
     arrays = dict(np.load(dense.folder / "steps.npz"))
     np.savez(dense.folder / "steps.npz", **{name: values[:2] for name, values in arrays.items()})
-    with pytest.raises(
-        UserError,
-        match=r"steps\.npz is missing or damaged "
-        r"\('seeds' must hold whole numbers of 3 seeds; it holds int64 in the shape \(2,\)\)",
-    ):
+    with pytest.raises(UserError, match=r"steps\.npz is missing or damaged \(it has 2 seeds, summary\.json 3\)"):
         _ = ArmLosses(dense.folder, 2).steps
 
 
@@ -112,14 +95,6 @@ def test_steps_that_no_recipe_asks_for_are_named(dense):
     assert ArmLosses(dense.folder).seeds == [0, 1, 2]
     with pytest.raises(UserError, match=r"steps\.npz is missing; a recipe that reads losses by step has 'steps' among"):
         _ = ArmLosses(dense.folder).steps
-
-
-@pytest.mark.parametrize("seeds", [[0, 1], [0, 1, 1]])
-def test_seeds_are_as_many_as_were_trained(dense, seeds):
-    path = dense.folder / "summary.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"seed_numbers": seeds}))
-    with pytest.raises(UserError, match="'seed_numbers' must name 3 seeds"):
-        _ = ArmLosses(dense.folder).seeds
 
 
 @pytest.mark.parametrize(
@@ -133,15 +108,6 @@ def test_summaries_that_can_not_be(dense, about):
 
 
 def test_other_files_that_can_not_be(dense):
-    path = dense.folder / "steps.npz"
-    arrays = dict(np.load(path))
-    arrays["loss"][1, 3] = np.nan
-    np.savez(path, **arrays)
-    with pytest.raises(
-        UserError,
-        match=r"steps\.npz is missing or damaged \('loss' holds nan; it must hold finite numbers, not below 0\)",
-    ):
-        _ = ArmLosses(dense.folder).steps
     path = dense.folder / "documents.npz"
     arrays = dict(np.load(path))
     np.savez(path, **arrays | {"nats": arrays["nats"][:2], "counts": arrays["counts"][:2]})

@@ -86,16 +86,6 @@ def test_dense_must_find_where_it_was_trained_to(measure, catalog, tmp_path):
     )
 
 
-def test_a_line_that_is_missing_is_named(measure, tmp_path):
-    path = tmp_path / "haystack/longer/dense/haystack.csv"
-    lines = path.read_text().splitlines()
-    path.write_text(
-        "\n".join(line for line in lines if not line.startswith("256,0.5,") or not line.endswith(",1")) + "\n"
-    )
-    with pytest.raises(UserError, match="of 256 tokens a seed or depth is missing"):
-        Needle(measure.inputs).contrast("stem-third", "dense", "chosen:256@longer")
-
-
 def test_what_is_missing_is_named(measure, tmp_path):
     with pytest.raises(UserError, match=r"haystack\.csv has no rows of 32 tokens"):
         measure.contrast("stem-third", "dense", "chosen:32")

@@ -1,7 +1,4 @@
-"""Every array, column and key that is read of score files: a wrong one is refused in one sentence.
-
-The wrong ones are the committed scores, changed a little.
-"""
+"""Every array, column and key that is read of score files: a missing one is named, as is a number that isn't finite."""
 
 import json
 import shutil
@@ -64,24 +61,6 @@ FILES = {
     "facts.npz": "atlas/facts/main/dense", "edits.npz": "atlas/edits/main/stem-full",
     "reasoning.npz": "made/reasoning/main/dense",
 }  # fmt: skip
-UNREAD = ("gold",)
-"""Arrays that are written and never read."""
-CHANGES = {
-    "is missing": lambda values: None,
-    "holds text": lambda values: values.astype(str) if values.dtype.kind != "U" else values == "",
-    "has an axis more": lambda values: values[None],
-    "lacks its last": lambda values: values[..., :-1],
-    "holds sevens": lambda values: np.full(values.shape, 7.5) if values.dtype.kind in "bUiu" else -1 - np.abs(values),
-    "holds NaN": lambda values: np.where(np.ones(values.shape, bool), np.nan, 0.0),
-    "holds infinity": lambda values: np.where(np.ones(values.shape, bool), np.inf, 0.0),
-}
-HARMLESS = {
-    ("steps.npz", "holds NaN"), ("spread.npz", "holds NaN"),
-    ("spread.npz", "lacks its last"), ("density.npz", "lacks its last"),
-}  # fmt: skip
-"""Changes that are allowed: gaps, and fewer tokens or bins."""
-SIGNED = ("margin", "to_target", "to_source")
-"""Arrays of numbers that may be below 0."""
 
 
 def home_of(tmp_path, name):
@@ -108,39 +87,18 @@ def test_an_array_that_is_not_what_it_must_be_is_named(tmp_path, file):
         arrays = dict(opened)
     tasks = list(dict.fromkeys(name.split("/")[0] for name in arrays if "/" in name))[:1]
     names = [name for name in arrays if "/" not in name or name.split("/")[0] in tasks]
-    names = [name for name in names if name.split("/")[-1] not in UNREAD]
+    names = [name for name in names if name.split("/")[-1] != "gold"]  # which nothing reads
     if file == "density.npz":
         names = ["layers", "rows", "up", "gated:centred"]
     for name in names:
-        for what, change in CHANGES.items():
-            if (file, what) in HARMLESS and name != "seeds" and name != "layers":
-                continue
-            if what == "holds sevens" and name.split("/")[-1] in SIGNED:
-                continue
-            new = change(arrays[name])
-            changed = {key: value for key, value in arrays.items() if key != name} | (
-                {} if new is None else {name: new}
-            )
-            np.savez(path, **changed)
-            with pytest.raises(UserError) as refused:
-                read(folder)
-            message = str(refused.value)
-            assert file in message, (name, what, message)
-            assert "\n" not in message
-    np.savez(path, **arrays)
-    read(folder)
-
-
-def test_accuracies_times_seven_are_no_accuracies(tmp_path):
-    folder = home_of(tmp_path, "laptop/benchmarks/main/dense")
-    with np.load(folder / "items.npz") as opened:
-        arrays = dict(opened)
-    name = next(name for name in arrays if name.endswith("/acc"))
-    np.savez(folder / "items.npz", **arrays | {name: arrays[name] * 7})
-    with pytest.raises(
-        UserError, match=rf"items\.npz .*'{name}' must hold yes or no of \d+ seeds x \d+ items; it holds int"
-    ):
-        _ = ArmItems(folder, RECIPE).arrays
+        np.savez(path, **{key: value for key, value in arrays.items() if key != name})
+        with pytest.raises(UserError, match=rf"{file} is missing or damaged .no array '{name}'"):
+            read(folder)
+    if file not in ("steps.npz", "spread.npz"):  # where NaN is a gap
+        name = next(name for name in names if arrays[name].dtype.kind == "f")
+        np.savez(path, **arrays | {name: np.full_like(arrays[name], np.nan)})
+        with pytest.raises(UserError, match=rf"{file} .*'{name}' holds a number that is not finite"):
+            read(folder)
 
 
 TABLES = {
@@ -188,58 +146,20 @@ def test_a_table_without_a_column_is_named(tmp_path, file):
         frame.drop(columns=column).to_csv(folder / file, index=False)
         with pytest.raises(UserError, match=rf"{file} is missing or damaged \(no column '{column}'\)"):
             read(folder)
-    for column in frame.select_dtypes(bool).columns.intersection(columns.split()):
-        frame.assign(**{column: "maybe"}).to_csv(folder / file, index=False)
-        with pytest.raises(UserError, match=rf"{file} .*column '{column}' must hold True and False"):
-            read(folder)
-
-
-SUMMARY = {"key": "k", "params_hash": "p", "data_hash": "d", "seeds": 3}
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"seeds": True}, "seeds: "),
-        ({"params_hash": 3}, "params_hash: "),
-        ({"diverged": {"x": 1}}, "diverged.*x"),
-        ({"diverged": {"1": None}}, r"diverged\.1: "),
-        ({"loss": {"bible": 3.0}}, r"loss\.bible: "),
-        ({"loss": {"bible": {"nats_per_token": "3", "bits_per_byte": 1.0}}}, r"loss\.bible\.nats_per_token: "),
-        (
-            {"loss": {"bible": {"nats_per_token": float("nan"), "bits_per_byte": 1.0}}},
-            r"loss\.bible\.nats_per_token: .*finite",
-        ),
-        ({"tasks": {"copa": [1]}}, r"tasks\.copa: "),
-        ({"tasks": {"copa": {"items": -1}}}, r"tasks\.copa\.items: "),
-        ({"tasks": {"copa": {"items": 3, "chance": 2}}}, r"tasks\.copa\.chance: "),
-        ({"parameters": {"total": "5"}}, r"parameters\.total: "),
-        ({"forward_flops_per_token": 0}, "forward_flops_per_token: "),
-        ({"layers": ["one"]}, r"layers\.0: "),
-        ({"methods": "rows"}, "methods: "),
-        ({"unigram_nats_per_token": None}, "unigram_nats_per_token: "),
-    ],
-)
-def test_a_summary_that_can_not_be_is_named_by_key(tmp_path, change, words):
-    path = tmp_path / "summary.json"
-    path.write_text(json.dumps(SUMMARY))
-    assert read_summary(path) == SUMMARY
-    path.write_text(json.dumps(SUMMARY | change))
-    with pytest.raises(UserError, match=rf"summary\.json is missing or damaged \({words}"):
-        read_summary(path)
 
 
 def test_a_requested_key_that_is_missing_is_damage(tmp_path):
     path = tmp_path / "summary.json"
-    path.write_text(json.dumps(SUMMARY | {"tasks": {"copa": {"items": 3}}}))
+    path.write_text(json.dumps({"params_hash": "p", "data_hash": "d", "seeds": 3, "tasks": {"copa": {"items": 3}}}))
     summary = read_summary(path)
     with pytest.raises(UserError, match=r"summary\.json is missing or damaged \(no 'parameters' in it\)"):
         _ = summary["parameters"]["total"]
     with pytest.raises(UserError, match=r"no 'chance' in it"):
         _ = summary["tasks"]["copa"]["chance"]
-    path.write_text("[" * 100_000)
-    with pytest.raises(UserError, match=r"summary\.json is missing or damaged"):
-        read_summary(path)
+    for text in ("[" * 100_000, "[]", "{}"):
+        path.write_text(text)
+        with pytest.raises(UserError, match=r"summary\.json is missing or damaged"):
+            read_summary(path)
 
 
 def test_committed_scores_whose_verdicts_nothing_judges_anew_are_what_they_must_be():

@@ -33,8 +33,7 @@ def test_counts_and_backbone_at_the_laptop_scale(catalog, arm):
 
 
 @pytest.mark.parametrize(
-    "arm",
-    [name for name, arm in ARMS.items() if arm.match not in ("flops", "shape") and arm.ffn_factor == 1],
+    "arm", [name for name, arm in ARMS.items() if arm.match not in ("flops", "shape") and arm.ffn_factor == 1]
 )
 def test_what_arms_have_in_common_starts_equal(catalog, arm):
     dense = dict(build(shaped(catalog.scales["smoke"].model, ARMS["dense"]), 3).named_parameters())

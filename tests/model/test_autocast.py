@@ -41,6 +41,7 @@ def test_experts_learn_in_bfloat16_where_index_copy_takes_types_as_they_are(cata
     assert losses[True] != losses[False]
 
 
+@pytest.mark.slow
 def test_on_a_fake_gpu_no_network_mixes_devices_or_types(catalog, monkeypatch):
     """Forward alone: a build of torch without CUDA has no gradients of such tensors, and can't index them."""
     # How many tokens an expert has isn't known of such tensors: all go to the first.

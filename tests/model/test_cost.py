@@ -131,11 +131,6 @@ def test_a_training_step_costs_three_forward_passes():
     assert counter.get_total_flops() == 3 * 2 * 16 * flops_per_token(model.config, 16)
 
 
-def test_table_bytes():
-    assert table_bytes_per_token(config("stem", "third"), 2) == 2 * 40 * 2
-    assert table_bytes_per_token(config()) == 0
-
-
 LLAMA_1B = {"vocab": 128256, "width": 2048, "layers": 16, "heads": 32, "kv_heads": 8, "ffn_width": 8192}
 MOBILE_350M = {"vocab": 32000, "width": 960, "layers": 32, "heads": 15, "kv_heads": 5, "ffn_width": 2560}
 

@@ -33,13 +33,6 @@ def test_a_pairs_row_starts_as_large_as_a_tokens_embedding(start):
     assert float(added.std()) == pytest.approx(float(model.embedding.weight.std()), rel=0.03)
 
 
-def test_what_it_shares_with_dense_starts_equal():
-    dense = build(ModelConfig(**SHAPE), seed=3).state_dict()
-    other = build(ModelConfig(**SHAPE, pair_rows=97), seed=3).state_dict()
-    assert other.keys() - dense.keys() == {"pairs.table.weight", "pairs.scale"}
-    assert all(torch.equal(other[name], dense[name]) for name in dense)
-
-
 @pytest.mark.parametrize("vocab", [61, 300, 1024])
 def test_the_table_is_the_largest_of_at_most_half_of_the_model_between_multiples_of_the_vocabulary(vocab):
     config = ModelConfig(**SHAPE | {"vocab": vocab})

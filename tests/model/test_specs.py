@@ -71,6 +71,7 @@ def test_a_network_of_ones_own_is_loaded_and_counted(outside):
     assert model(torch.randint(0, 97, (2, 9))).shape == (2, 9, 97)
 
 
+@pytest.mark.slow
 def test_a_network_of_ones_own_can_be_compiled_with_the_globals_of_its_file(outside):
     Path("my/silu.py").write_text(NETWORK.format(name="SiluRows"))
     model, tokens = Decoder(ModelConfig(**SHAPE, ffn=outside, replaced_layers=(1,))), torch.randint(0, 97, (2, 9))

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
@@ -12,7 +11,7 @@ from stemrepro.model.cost import row_bytes
 from stemrepro.model.generate import continuations
 from stemrepro.model.transformer import build
 from stemrepro.offload.link import Link
-from stemrepro.offload.offload import OffloadedTables, mapped, offload
+from stemrepro.offload.offload import OffloadedTables, offload
 from stemrepro.offload.row_cache import RowCache
 
 VOCAB = 61
@@ -55,8 +54,7 @@ def homes():
         "distinct": {"ahead": 2},
         "three ahead": {"ahead": 3},
         "lfu": {"cache": RowCache(20, VOCAB)},
-        "one slot": {"cache": RowCache(1, VOCAB, "lru")},
-        "static, synchronous": {"ahead": 0, "cache": RowCache(9, VOCAB, "static", np.arange(9))},
+        "one slot, synchronous": {"ahead": 0, "cache": RowCache(1, VOCAB)},
     }
 
 
@@ -232,20 +230,3 @@ def test_arms_that_have_nothing_to_offload(changes, named):
 def test_homes_without_meaning(settings, named):
     with pytest.raises(ValueError, match=named):
         OffloadedTables([torch.zeros(3, 2)], Link(), **settings)
-
-
-def test_a_table_larger_than_memory_stays_on_disk(tmp_path):
-    """A file with a hole: 256 GiB, of which three rows are written and read."""
-    path, width, vocab = tmp_path / "table", 1024, 1 << 26
-    rows = torch.randn(3, width)
-    places = torch.tensor([0, 57_000_000, vocab - 1])
-    with path.open("wb") as file:
-        for place, row in zip(places.tolist(), rows, strict=True):
-            file.seek(place * width * 4)
-            file.write(row.numpy().tobytes())
-    offloaded = OffloadedTables([mapped(path, vocab, width, torch.float32)], Link())
-    tokens = places[[1, 0, 2, 1]][None]
-    offloaded.begin(tokens)
-    assert torch.equal(offloaded.take(0, tokens)[0], rows[[1, 0, 2, 1]])
-    with pytest.raises(UserError, match="has 274,877,906,944 bytes"):
-        mapped(path, vocab, width, torch.bfloat16)

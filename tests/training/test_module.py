@@ -19,22 +19,6 @@ def groups(module):
     return {group["name"]: group for group in module.configure_optimizers()["optimizer"].param_groups}
 
 
-def test_code_faithful_tables_have_the_backbones_rate_and_decay(make_run):
-    by_name = groups(LanguageModule(make_run("stem-full")))
-    assert {name: (group["initial_lr"], group["weight_decay"]) for name, group in by_name.items()} == {
-        "embedding": (0.01, 0.1), "backbone": (0.01, 0.1), "tables": (0.01, 0.1),
-    }  # fmt: skip
-    assert by_name["tables"]["param_names"] == [f"blocks.{layer}.ffn.table.weight" for layer in (1, 2, 3)]
-
-
-def test_table_factors_act_on_tables_alone(make_run):
-    run = make_run("stem-full", table_rate_factor=5.0, table_decay_factor=0.0)
-    by_name = groups(LanguageModule(run))
-    assert (by_name["tables"]["initial_lr"], by_name["tables"]["weight_decay"]) == pytest.approx((0.05, 0.0))
-    for name in ("embedding", "backbone"):
-        assert (by_name[name]["initial_lr"], by_name[name]["weight_decay"]) == (0.01, 0.1)
-
-
 def test_embedding_factors_act_on_the_input_embeddings_alone(make_run):
     run = make_run("stem-full")
     fields = {"embedding_rate_factor": 4.0, "embedding_decay_factor": 0.5}
@@ -44,15 +28,6 @@ def test_embedding_factors_act_on_the_input_embeddings_alone(make_run):
     assert (by_name["embedding"]["initial_lr"], by_name["embedding"]["weight_decay"]) == pytest.approx((0.04, 0.05))
     for name in ("backbone", "tables"):
         assert (by_name[name]["initial_lr"], by_name[name]["weight_decay"]) == (0.01, 0.1)
-
-
-def test_dense_has_no_group_of_tables(make_run):
-    module = LanguageModule(make_run("dense"))
-    by_name = groups(module)
-    assert set(by_name) == {"embedding", "backbone"}
-    assert sum(p.numel() for group in by_name.values() for p in group["params"]) == sum(
-        p.numel() for p in module.parameters()
-    )
 
 
 def test_backbone_and_tables_are_clipped_separately(make_run):

@@ -7,9 +7,6 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from stemrepro.common.errors import UserError
-from stemrepro.common.yaml_records import parse
-from stemrepro.config.training import Training
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import build
 from stemrepro.training import callbacks
@@ -18,7 +15,7 @@ from stemrepro.training.optimizers import Chain
 from stemrepro.training.rowwise import RowwiseAdamW
 from stemrepro.training.touched import TouchedAdamW
 from stemrepro.training.train import train
-from tests.conftest import TINY, quiet
+from tests.conftest import quiet
 from tests.training.test_train import rows, train_until
 
 SETTINGS = {"lr": 0.02, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
@@ -146,13 +143,3 @@ def test_a_killed_run_with_muon_resumes_to_the_same_bytes(muon, arm, monkeypatch
     train(again, quiet)
     assert (again.folder / "end.ckpt").exists()
     assert {p.name: p.read_bytes() for p in again.folder.iterdir() if p.name != "provenance.json"} == expected
-
-
-def test_the_default_is_not_written_down_and_muon_is(make_run, muon):
-    assert "optimizer" not in make_run("dense").config["training"]
-    assert muon("dense").config["training"]["optimizer"] == "muon"
-
-
-def test_an_unknown_optimiser_is_refused_with_those_there_are(tmp_path):
-    with pytest.raises(UserError, match=r"laptop\.yaml: optimizer: Input should be 'adamw' or 'muon' \(got 'lion'\)"):
-        parse(Training, TINY["training"] | {"optimizer": "lion"}, tmp_path / "laptop.yaml")

@@ -13,13 +13,12 @@ from stemrepro.config.arm import run_settings
 from stemrepro.config.scale import Extension, Variant
 from stemrepro.model.transformer import build
 from stemrepro.pipeline.runs import init_from
-from stemrepro.training import callbacks
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.retrofit import text
 from stemrepro.training.train import train
 from tests.conftest import quiet
 from tests.training.test_extension import plain_steps
-from tests.training.test_train import rows, train_until
+from tests.training.test_train import rows
 
 ROW_TOKENS = 10 * 32
 """Ten sequences of a text, which are five micro-batches; the vocabulary has tokens that they lack."""
@@ -134,20 +133,6 @@ def test_dense_goes_on_with_the_text_that_follows(parent, catalog, tiny):
     assert [row["loss"] for row in rows(child)] == pytest.approx(
         plain_steps(child, model, optimizer, first=24), abs=3e-5
     )
-
-
-@pytest.mark.parametrize("stop", [3, 5])
-def test_a_killed_retrofit_resumes_to_the_same_bytes(parent, catalog, tiny, stop, monkeypatch):
-    child = second(parent, catalog, tiny, "stem-full", "token-means")
-    train(child, quiet)
-    expected = {path.name: path.read_bytes() for path in child.folder.iterdir() if path.name != "provenance.json"}
-    for path in child.folder.iterdir():
-        path.unlink()
-    monkeypatch.setattr(callbacks.time, "monotonic", iter(range(10**9)).__next__)
-    train_until(child, stop)
-    train(child, quiet)
-    again = {path.name: path.read_bytes() for path in child.folder.iterdir() if path.name != "provenance.json"}
-    assert again == expected
 
 
 @pytest.mark.parametrize("row_tokens", [32, 96, ROW_TOKENS])

@@ -97,7 +97,6 @@ READERS = {
     "generate": lambda run: call(*GENERATE),
     "edit": lambda run: call(*EDIT),
     "export": lambda run: call("export", RUN, "out"),
-    "retrofit": lambda run: call("retrofit", RUN, "out"),
     "load": lambda run: load(RUN),
     "folder": lambda run: load_folder(RUN),
     "visitor": lambda run: EditSession(RUN, Path("data")),

@@ -28,6 +28,8 @@ from stemrepro.training.train import epochs, train
 from tests.conftest import quiet
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_losses.json").read_text())
+QUICK = ("dense", "stem-third", "stem-full", "stem-slots", "topk-moe", "engram")
+"""Arms whose losses the quick tests compare."""
 
 
 def rows(run):
@@ -84,7 +86,7 @@ def test_a_run_equals_a_plain_training_loop(make_run):
         torch.testing.assert_close(weight, model.state_dict()[name], atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("arm", "stop"), [("stem-full", stop) for stop in (3, 5, 7, 11)] + [("stem-rowwise", 7)])
+@pytest.mark.parametrize(("arm", "stop"), [("stem-full", 3), ("stem-full", 7), ("stem-rowwise", 10)])
 def test_resume_is_bit_exact(make_run, tmp_path, arm, stop, report_every_step):
     """Killed before, at and after checkpoints (steps 5 and 10): weights, metrics rows, snapshots and the checkpoint for
     later runs are those of an uninterrupted run."""
@@ -131,6 +133,7 @@ def test_a_longer_run_resumes_from_a_shorter_ones_stable_phase(make_run, tmp_pat
     assert json.loads((other.folder / "provenance.json").read_text())["resumed_from"] is None
 
 
+@pytest.mark.slow
 def test_a_decay_is_never_gone_on_from(make_run, tmp_path):
     run = make_run("dense")
     long, short = under_wsd(run, tmp_path / "long", 20), under_wsd(run, tmp_path / "short", 18)
@@ -280,6 +283,7 @@ def test_other_settings_are_refused_by_key_and_lose_nothing(make_run):
     assert other.weights.read_bytes() != weights
 
 
+@pytest.mark.slow
 def test_settings_are_readable_while_a_run_is_replaced(make_run, monkeypatch):
     run, other, seen = make_run("stem-full"), make_run("stem-full", table_rate_factor=3.0), []
     train(run, quiet)
@@ -306,15 +310,6 @@ def test_a_run_made_by_other_code_is_refused_or_trained_anew(make_run, monkeypat
     assert run.weights.stat().st_mtime_ns != written
 
 
-def test_a_foreign_folder_is_refused(make_run):
-    run = make_run("dense")
-    run.folder.mkdir(parents=True)
-    (run.folder / "thesis.txt").write_text("mine")
-    with pytest.raises(UserError, match="not empty"):
-        train(run, quiet)
-    assert (run.folder / "thesis.txt").exists()
-
-
 def test_snapshots_hold_the_tables_only(make_run):
     run = make_run("stem-half")
     train(run, quiet)
@@ -335,7 +330,7 @@ def test_marks_carry_validation_by_source(make_run):
     assert [row["tokens"] for row in rows(run)] == [128 * step for step in range(1, 13)]
 
 
-@pytest.mark.parametrize("arm", list(GOLDEN))
+@pytest.mark.parametrize("arm", [arm if arm in QUICK else pytest.param(arm, marks=pytest.mark.slow) for arm in GOLDEN])
 def test_golden_losses(make_run, arm):
     """The first losses of every arm, one thread. Other processors add in another order, so a loss may deviate by
     GOLDEN's tolerance of its step, which follows from the effect of the weights' last bits (write_golden.py).

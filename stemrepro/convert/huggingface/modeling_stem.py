@@ -39,15 +39,9 @@ EQUATIONS = {
     "dense": (("gate_proj", "up_proj", "down_proj"), lambda m, x, row: dense(m, x)),
     "stem": (("gate_proj", "down_proj", "table"), lambda m, x, row: gated(m, x, row)),
     "stem-interpolated": (("gate_proj", "up_proj", "down_proj", "table"), lambda m, x, row: gated(m, x, row)),
-    "stem-normed": (
-        ("gate_proj", "down_proj", "table", "row_norm"),
-        lambda m, x, row: gated(m, x, m.row_norm(row)),
-    ),
+    "stem-normed": (("gate_proj", "down_proj", "table", "row_norm"), lambda m, x, row: gated(m, x, m.row_norm(row))),
     "stem-lowrank": (("gate_proj", "down_proj", "table", "widen"), lambda m, x, row: gated(m, x, m.widen(row))),
-    "stem-dagger": (
-        ("gate_proj", "up_proj", "down_proj", "table"),
-        lambda m, x, row: gated(m, x, m.up_proj(x) + row),
-    ),
+    "stem-dagger": (("gate_proj", "up_proj", "down_proj", "table"), lambda m, x, row: gated(m, x, m.up_proj(x) + row)),
     "blend": (
         ("gate_proj", "up_proj", "down_proj", "table", "mix"),
         lambda m, x, row: gated(m, x, m.mix.sigmoid() * m.up_proj(x) + (1 - m.mix.sigmoid()) * row),
@@ -110,11 +104,7 @@ class StemModel(LlamaModel):
         self.post_init()
 
     def forward(self, input_ids=None, **kwargs):
-        """Return Llama's output; token ids [batch, seq] reach every layer.
-
-        Raises:
-            ValueError: there are no token ids.
-        """
+        """Return Llama's output; token ids [batch, seq] reach every layer; ValueError where there are no token ids."""
         if input_ids is None:
             raise ValueError("a STEM model reads its tables by token: it needs input_ids in place of inputs_embeds")
         return super().forward(input_ids=input_ids, token_ids=input_ids, **kwargs)

@@ -56,16 +56,6 @@ def test_interpolation_equals_a_plain_loop_and_ends_as_stem(inputs):
     assert not ffn.up.weight.requires_grad
 
 
-def test_up_removed_is_stem_with_rows_of_ones(inputs):
-    removed, stem = UpRemoved(CONFIG), Stem(CONFIG)
-    stem.gate, stem.down = removed.gate, removed.down
-    torch.nn.init.ones_(stem.table.weight)
-    torch.testing.assert_close(removed(*inputs), stem(*inputs))
-    places = torch.tensor([0, 1]), torch.tensor([2, 4])
-    torch.testing.assert_close(removed.gate_vectors(inputs[0], places), stem.gate_vectors(inputs[0], places))
-    assert removed.up_vectors(*inputs, places) is None
-
-
 def test_slots_read_the_row_that_the_random_router_variants_at(inputs):
     x, tokens = inputs
     ffn = StemSlots(replace(CONFIG, slots=3))
@@ -84,18 +74,6 @@ def test_slots_read_the_row_that_the_random_router_variants_at(inputs):
     places = torch.tensor([0, 1]), torch.tensor([2, 4])
     gated = ffn.gate_vectors(x, places) * ffn.up_vectors(x, tokens, places)
     torch.testing.assert_close(gated @ ffn.down.weight.T, ffn(x, tokens)[places])
-
-
-def test_one_slot_is_stem(inputs):
-    stem = build(ModelConfig(**SHAPE, ffn="stem", replaced_layers=(1, 2)), seed=0)
-    slots = build(ModelConfig(**SHAPE, ffn="stem-slots", slots=1, replaced_layers=(1, 2)), seed=0)
-    assert torch.equal(stem(inputs[1]), slots(inputs[1]))
-
-
-def test_rows_of_slots_start_as_large_as_stems():
-    shape = SHAPE | {"vocab": 3000, "ffn_width": 40}
-    slots = build(ModelConfig(**shape, ffn="stem-slots", slots=4, replaced_layers=(1,)), seed=0).blocks[1].ffn
-    assert float(slots.table.weight.std()) == pytest.approx((2 / 3040) ** 0.5, rel=0.02)
 
 
 def test_the_router_of_slots_is_never_trained(make_run):
@@ -127,12 +105,6 @@ def test_normed_rows_equal_a_plain_loop(inputs):
     torch.testing.assert_close(ffn(x, tokens), by_loop(ffn, x, tokens, middle))
 
 
-def test_normed_rows_start_with_a_gain_of_one():
-    ffn = build(ModelConfig(**SHAPE, ffn="stem-normed", replaced_layers=(1,)), seed=0).blocks[1].ffn
-    assert ffn.row_norm.weight.tolist() == [1.0] * 10
-    assert ffn.row_norm.eps == CONFIG.norm_eps
-
-
 def test_the_tokens_ffn_folds_into_a_table():
     """Each layer's output is the plain loop's function of the token's embedding, in any context."""
     model = build(ModelConfig(**SHAPE, ffn="token-ffn", replaced_layers=(1, 2)), seed=0)
@@ -152,10 +124,3 @@ def test_the_tokens_ffn_folds_into_a_table():
             for out in outputs[layer][tokens == token]:
                 torch.testing.assert_close(out, row)
     assert not torch.allclose(outputs[0][0, 1], outputs[0][0, 2])  # the dense layer knows its context
-
-
-def test_the_tokens_ffn_has_denses_parameters():
-    dense = build(ModelConfig(**SHAPE), seed=0).state_dict()
-    other = build(ModelConfig(**SHAPE, ffn="token-ffn", replaced_layers=(1, 2)), seed=0).state_dict()
-    assert dense.keys() == other.keys()
-    assert all(torch.equal(dense[name], other[name]) for name in dense)

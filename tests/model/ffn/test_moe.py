@@ -64,17 +64,3 @@ def test_topk_mixes_the_best_experts(inputs):
                 expected += probability[e] / sum(probability[i] for i in best) * alone(moe.experts, e)(x[b, t], None)
             torch.testing.assert_close(out[b, t], expected, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(moe.load_balancing_loss, 4 * (choices * means).sum())
-
-
-def test_an_even_router_has_balance_one(inputs):
-    moe = filled(TopkMoE(CONFIG))
-    torch.nn.init.zeros_(moe.router.weight)
-    moe(*inputs)
-    assert float(moe.load_balancing_loss) == pytest.approx(1.0)
-
-
-def test_gradients_reach_used_experts_and_the_router(inputs):
-    x, tokens = inputs
-    moe = filled(TopkMoE(CONFIG))
-    (moe(x, tokens).square().sum() + moe.load_balancing_loss).backward()
-    assert all(parameter.grad.abs().sum() > 0 for parameter in moe.parameters())

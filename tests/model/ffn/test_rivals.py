@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 import torch
@@ -16,7 +15,6 @@ from stemrepro.model.ffn.ple import PerLayerEmbedding
 from stemrepro.model.ffn.stem import Stem
 from stemrepro.model.ffn.stem_lowrank import StemLowRank
 from stemrepro.model.pairs import bigram_rows
-from stemrepro.model.transformer import build
 
 CONFIG = ModelConfig(vocab=11, width=8, layers=2, heads=2, kv_heads=1, ffn_width=10, rank=3)
 
@@ -65,11 +63,6 @@ def test_jtok_scales_the_dense_output_channel_by_channel(inputs):
             length = math.sqrt(sum(u**2 for u in row))
             factors = [1 + float(s) * u / length for s, u in zip(ffn.scale, row, strict=True)]
             torch.testing.assert_close(ffn(x, tokens)[b, t], plain[b, t] * torch.tensor(factors))
-
-
-def test_jtok_starts_with_a_scale_of_one():
-    model = build(replace(CONFIG, ffn="jtok", replaced_layers=(1,)), seed=0)
-    assert model.blocks[1].ffn.scale.tolist() == [1.0] * 8
 
 
 def test_bigram_rows_equal_whole_numbers(inputs):

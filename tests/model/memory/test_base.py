@@ -57,37 +57,12 @@ def test_a_token_reads_as_many_elements_as_counted(name):
 
 
 @pytest.mark.parametrize("name", MEMORIES)
-def test_no_token_sees_a_later_one(name):
-    model = build(config(name), seed=0)
-    for parameter in model.memory.parameters():  # also those that are zero at first
-        torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(1))
-    tokens = torch.randint(0, 97, (1, 12), generator=torch.Generator().manual_seed(0))
-    other = tokens.clone()
-    other[0, 8:] = (other[0, 8:] + 1) % 97
-    torch.testing.assert_close(model(tokens)[:, :8], model(other)[:, :8])
-    assert not torch.allclose(model(tokens)[:, 8:], model(other)[:, 8:])
-
-
-@pytest.mark.parametrize("name", MEMORIES)
 def test_all_that_it_has_is_trained(name):
     model = build(config(name), seed=0)
     for parameter in model.memory.parameters():
         torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(1))
     model(torch.randint(0, 97, (4, 30))).square().sum().backward()
     assert [name for name, p in model.memory.named_parameters() if p.grad is None or not p.grad.any()] == []
-
-
-@pytest.mark.parametrize("name", MEMORIES)
-def test_what_it_shares_with_dense_starts_equal(name):
-    dense = build(ModelConfig(**SHAPE), seed=3).state_dict()
-    other = build(config(name), seed=3).state_dict()
-    assert all(key.startswith("memory.") for key in other.keys() - dense.keys())
-    assert all(torch.equal(other[key], dense[key]) for key in dense)
-
-
-def test_an_unknown_memory_names_the_choices():
-    with pytest.raises(UserError, match=r"memory 'engrams'.*value-embeddings"):
-        check(ModelConfig(**SHAPE, memory="engrams"))
 
 
 @pytest.mark.parametrize(

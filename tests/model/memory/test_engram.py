@@ -1,7 +1,6 @@
 """Engram against its demo's mathematics, written as loops over positions and channels."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -86,33 +85,10 @@ def test_the_stream_gets_the_demos_output(memory, layer, place):
                 assert float(got[s, t, d]) == pytest.approx(expected, abs=1e-5)
 
 
-def test_heads_have_primes_of_their_own(memory):
-    assert memory.sizes.flatten(1).tolist() == PRIMES
-    assert [table.num_embeddings for table in memory.tables] == [sum(own) for own in PRIMES]
-
-
 def test_scores_near_zero_keep_their_sign_and_have_a_gradient(memory):
     x = torch.full((1, 2, 8), 1e-12, dtype=torch.float64, requires_grad=True)
     memory.before(1, x, TOKENS[:1, :2]).sum().backward()
     assert x.grad.isfinite().all()
-
-
-def test_other_layers_pass_the_stream_on(memory):
-    x = torch.randn(2, 12, 8)
-    assert memory.before(0, x, TOKENS) is x
-
-
-def test_the_convolution_starts_at_zero():
-    model = build(CONFIG, seed=0)
-    assert not model.memory.kernels.any()
-    x = torch.randn(2, 12, 8)
-    assert not model.memory.convolved(0, x).any()
-    assert all(norm.weight.eq(1).all() for norm in model.memory.value_norms)
-
-
-def test_no_product_overflows_at_the_largest_vocabulary():
-    memory = Engram(replace(CONFIG, vocab=128256))
-    assert all(0 < int(c) * 128255 < 2**63 and c % 2 for c in memory.factors.flatten())
 
 
 def test_a_model_reads_it_before_the_attention():

@@ -62,23 +62,6 @@ def test_values_get_the_papers_mixture(top_k, layer, place):
     assert len(choices) > 10  # heads of a token choose by themselves
 
 
-def test_other_layers_keep_their_values():
-    values = torch.randn(2, 5, 6)
-    assert drawn(2).values(2, values, torch.randn(2, 5, 12), TOKENS) is values
-
-
-def test_gates_start_at_one_and_logits_without_a_bias():
-    memory = build(CONFIG, seed=0).memory
-    assert not any(p.any() for p in (memory.gates, memory.gate_biases, memory.slot_biases))
-    x, zero = torch.randn(2, 5, 12), torch.zeros(2, 5, 6)
-    logits = memory.routers[0](x).unflatten(-1, (3, 5))
-    best, slot = logits.topk(2)
-    share = best.sigmoid() / best.sigmoid().sum(-1, keepdim=True)
-    rows = memory.tables[0].weight.view(11, 5, 2)[TOKENS[..., None, None], slot]
-    expected = torch.einsum("bthk,bthkd->bthd", share, rows).flatten(2)
-    torch.testing.assert_close(memory.values(1, zero, x, TOKENS), expected)
-
-
 def test_more_rows_than_a_token_has_are_refused():
     with pytest.raises(UserError, match="slots 5, top_k 6: a token has fewer rows than it uses"):
         check(replace(CONFIG, top_k=6))

@@ -55,17 +55,6 @@ def test_a_layers_row_equals_a_plain_loop(layer, place):
                 assert got[b, t, channel].item() == pytest.approx(x[b, t, channel].item() + added[channel], abs=1e-5)
 
 
-def test_other_layers_are_left_as_they_are():
-    x = torch.randn(2, 5, 8)
-    assert PerLayerEmbeddings(CONFIG).after(2, x, x, torch.zeros(2, 5, dtype=torch.long)) is x
-
-
-def test_norms_start_with_a_gain_of_one():
-    memory = build(CONFIG, seed=0).memory
-    assert memory.projection_norm.weight.tolist() == [1.0] * 3
-    assert memory.out_norms[1].weight.tolist() == [1.0] * 8
-
-
 @pytest.mark.parametrize("part", ["tables", "projections", "gates", "outs"])
 def test_a_models_layers_read_them(part):
     model = build(replace(CONFIG, layers=2, memory_layers=(1,)), seed=0)

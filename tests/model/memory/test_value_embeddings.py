@@ -35,11 +35,6 @@ def test_of_twelve_layers_the_first_three_and_the_last_three_share_three_tables(
                 torch.testing.assert_close(got[s, t], a * values[s, t] + b * row)
 
 
-def test_factors_start_at_a_half():
-    model = build(replace(CONFIG, layers=4, memory_layers=(0, 3)), seed=0)
-    assert model.memory.factors.tolist() == [[0.5, 0.5]] * 2
-
-
 @pytest.mark.parametrize("layer", [0, 3])
 def test_a_models_attention_reads_them(layer):
     model = build(replace(CONFIG, layers=4, memory_layers=(0, 3)), seed=0)
