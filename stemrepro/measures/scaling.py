@@ -35,10 +35,14 @@ class Scaling(Comparison):
         self.variants = {
             name: variant for name, variant in named.items() if not (variant.official_init or variant.tuned)
         }
-        self._laws: dict[str, list[PowerLaw]] = {}
+        self._laws: dict[tuple[str, bool], list[PowerLaw]] = {}
 
     def rungs(self, width: float = 1.0) -> dict[str | None, int]:
-        """Return the tokens of each rung of a width, in rising order; the rung None is the scale itself."""
+        """Return the tokens of each rung of a width, in rising order; the rung None is the scale itself.
+
+        Args:
+            width: a factor of the scale's.
+        """
         everywhere: dict[str | None, Variant] = {**self.variants, None: Variant()}
         tokens = {
             name: variant.at(self.inputs.scale).training.tokens
@@ -58,7 +62,11 @@ class Scaling(Comparison):
         return self.all_losses(arm, variant).first(seeds)
 
     def all_losses(self, arm: str, variant: str | None) -> ArmLosses:
-        """Return an arm's losses at a rung, or at any variant of the recipe, of all its seeds."""
+        """Return an arm's losses at a rung, or at any variant of the recipe, of all its seeds.
+
+        Raises:
+            UserError: the recipe doesn't train the arm there.
+        """
         runs = self.arms[arm]
         if variant and variant not in runs.variants:
             raise UserError(f"the recipe has no arm '{arm}' at '{variant}'; add it to the variant's arms")
@@ -73,6 +81,7 @@ class Scaling(Comparison):
 
     @metric("prose@{variant}", "prose loss at a variant of the recipe")
     def gap(self, high: str, low: str, variant: str | None, bucket: Bucket | None = None) -> Contrast:
+        """Return loss(high) - loss(low) at one rung on prose, over all of its seeds."""
         return losses.contrast(self.all_losses(high, variant), self.all_losses(low, variant), "prose", bucket)
 
     def relative_gap(self, high: str, low: str, variant: str | None) -> Contrast:
@@ -103,22 +112,30 @@ class Scaling(Comparison):
             raise UserError("there is no rung below the first one")
         return np.stack([self.losses(arm, variant).whole().loss("prose").to_numpy() for variant in rungs])
 
-    def laws(self, arm: str) -> list[PowerLaw]:
-        """Return the power laws over tokens of an arm's ladder at the scale's width, a law per seed."""
-        if arm not in self._laws:
-            rows, sizes, _ = self.fitted_to(arm, widths=False)
-            self._laws[arm] = [fit(losses, *sizes) for losses in rows.T]
-        return self._laws[arm]
+    def laws(self, arm: str, widths: bool = False) -> list[PowerLaw]:
+        """Return the power laws fitted to an arm's own ladder, a law per seed.
+
+        They are over tokens at the scale's width, or over parameters and tokens (`widths`). Two widths can't tell an
+        exponent of parameters from a floor. So with two both axes share one exponent; with three each has its own.
+
+        Raises:
+            UserError: too few rungs, or one width alone.
+        """
+        if (arm, widths) not in self._laws:
+            self._laws[arm, widths] = self._fitted(arm, widths)
+        return self._laws[arm, widths]
+
+    def _fitted(self, arm: str, widths: bool) -> list[PowerLaw]:
+        rows, sizes, tied = self.fitted_to(arm, widths)
+        return [fit(losses, *sizes, tied=tied) for losses in rows.T]
 
     def fitted_to(
         self, arm: str, widths: bool, only: Collection[str | None] | None = None
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...], bool]:
         """Return the data that a law is fitted to.
 
-        Two widths can't tell an exponent of parameters from a floor. So with two both axes share one exponent; with
-        three each has its own.
-
         Args:
+            arm: whose losses these are.
             widths: take rungs of all widths, over parameters and tokens; else those of the scale's width, over tokens.
             only: rungs to take; None for all.
 
@@ -143,6 +160,7 @@ class Scaling(Comparison):
         return bootstrapped(rows, *sizes, tied=tied)
 
     def parameters(self, arm: str, width: float = 1.0, which: str = "total") -> float:
+        """Return the parameters of an arm at a width: all, those of its tables, ..."""
         variant = next(iter(self.rungs(width)))
         return float(self.all_losses(arm, variant).summary["parameters"][which])
 
@@ -150,17 +168,24 @@ class Scaling(Comparison):
         """Return the tokens per parameter at each rung of a width; all of dense's parameters count, as in the paper."""
         return {variant: tokens / self.parameters("dense", width) for variant, tokens in self.rungs(width).items()}
 
-    def multiplier(self, high: str, low: str, variant: str | None) -> np.ndarray:
+    def multiplier(self, high: str, low: str, axis: str, variant: str | None) -> np.ndarray:
         """Return log2 of how many times a rung's tokens the first arm needs for the second's loss there, by seed.
+
+        Along the axis "parameters" it is a multiple of the first arm's parameters.
 
         Raises:
             UserError: no rung of the scale's width.
             Unmeasured: a seed's loss is below what the first arm's law ever reaches, or too far beyond its last rung.
                 Then the ladder would have to be extrapolated by more than its own length.
         """
-        tokens, sizes = self.narrow_tokens(variant), list(self.rungs().values())
+        tokens, over = self.narrow_tokens(variant), axis == "parameters"
         targets = self.losses(low, variant).whole().loss("prose").to_numpy()
-        reached = [law.reach(loss) for law, loss in zip(self.laws(high), targets, strict=True)]
+        sizes = [self.parameters(high, w) for w in self.widths()] if over else list(self.rungs().values())
+        spent = self.parameters(high) if over else tokens
+        reached = [
+            law.reach(loss, None, tokens) if over else law.reach(loss, None)
+            for law, loss in zip(self.laws(high, over), targets, strict=True)
+        ]
         where = variant or "the last rung"
         if never := int(np.isinf(reached).sum()):
             raise Unmeasured(
@@ -170,10 +195,10 @@ class Scaling(Comparison):
         span = max(sizes) / min(sizes)
         if (most := max(reached) / max(sizes)) > span:
             raise Unmeasured(
-                f"{high} would reach {low}'s loss at {where} only with {most:.3g} times the most tokens of its ladder, "
+                f"{high} would reach {low}'s loss at {where} only with {most:.3g} times the most {axis} of its ladder, "
                 f"which spans a factor of {span:.3g}"
             )
-        return np.log2(np.array(reached) / tokens)
+        return np.log2(np.array(reached) / spent)
 
     def below(self, variant: str | None) -> list[str | None]:
         """Return the rungs from which one is predicted.
@@ -185,13 +210,21 @@ class Scaling(Comparison):
         return shorter if width == 1 else [*self.rungs(), *shorter]
 
     def width_of(self, variant: str | None) -> float:
-        """Return the factor of the scale's width at a rung; UserError where there is no such rung."""
+        """Return the factor of the scale's width at a rung.
+
+        Raises:
+            UserError: there is no such rung.
+        """
         if variant is not None and variant not in self.variants:
             raise unknown("rung", variant, self.variants, self.inputs.name)
         return self.variants[variant].width if variant else 1.0
 
     def tokens_at(self, variant: str | None) -> int:
-        """Return the tokens of a rung; UserError where there is no such rung."""
+        """Return the tokens of a rung.
+
+        Raises:
+            UserError: there is no such rung.
+        """
         return self.rungs(self.width_of(variant))[variant]
 
     def narrow_tokens(self, variant: str | None) -> int:
@@ -221,9 +254,11 @@ class Scaling(Comparison):
         return forecast(tuple(ladders), (1, -1)[: len(arms)])
 
     def flops(self, arm: str) -> float:
+        """Return the forward FLOPs per token of an arm at the scale."""
         return float(self.all_losses(arm, None).summary["forward_flops_per_token"])
 
     def step_time(self, arm: str) -> float:
+        """Return the time of a training step over dense's; Unmeasured where the scale doesn't know it."""
         try:
             return self.inputs.scale.step_time(arm)
         except UserError as error:
@@ -234,6 +269,13 @@ class Scaling(Comparison):
         "prose gap of two arms at the scale's width less that at a wider rung, at equal tokens per parameter",
     )
     def over_width(self, high: str, low: str, variant: str) -> Contrast:
+        """Return the gap of two arms at the scale's width less that at a wider rung.
+
+        Both are taken after as many tokens per parameter of dense's.
+
+        Raises:
+            UserError: the scale's width has no rung of as many tokens per parameter, to 5%.
+        """
         wide = self.tokens_a_parameter(self.width_of(variant))[variant]
         narrow, x = min(self.tokens_a_parameter().items(), key=lambda item: abs(np.log(item[1] / wide)))
         if not 0.95 < x / wide < 1.05:
@@ -245,12 +287,17 @@ class Scaling(Comparison):
 
     @metric("interaction[@{variant}]", factorial.WORDS)
     def interaction(self, high: str, low: str, variant: str | None = None) -> Contrast:
+        """Return the contrast of stemrepro.measures.factorial at one rung."""
         return factorial.interaction(high, low, tuple(self.arms), lambda arm: self.all_losses(arm, variant))
 
     @metric(
         "{of=token-multiplier}[@{variant}]",
         "log2 of how many times the tokens the first arm needs to reach the second's loss, by its own fitted law, "
         f"by seed{AT}",
+    )
+    @metric(
+        "{of=parameter-multiplier}[@{variant}]",
+        f"the same in parameters of the first arm, by its law over both widths{AT}",
     )
     @metric(
         "{of=flop-multiplier}[@{variant}]",
@@ -262,7 +309,8 @@ class Scaling(Comparison):
         f"as the scale has them{AT}",
     )
     def scaling(self, high: str, low: str, of: str, variant: str | None = None) -> Contrast:
-        times = self.multiplier(high, low, variant)
+        """Return a multiplier's log2 by seed; see `multiplier`."""
+        times = self.multiplier(high, low, "parameters" if of == "parameter-multiplier" else "tokens", variant)
         if of == "flop-multiplier":
             times = times + np.log2(self.flops(high) / self.flops(low))
         if of == "time-multiplier":

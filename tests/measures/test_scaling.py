@@ -47,22 +47,31 @@ def test_rungs_of_a_width_are_in_order_with_the_scale_last(catalog):
     assert measure.widths() == [1.0, 2.0]
 
 
+def test_another_start_is_no_rung(catalog):
+    """It has a rung's tokens, whose place it would take."""
+    measure = made(Scaling, catalog, "token_ladder", {})
+    assert "rung-1-official-start" in measure.inputs.recipe.variants
+    assert len(measure.rungs()) == 5
+
+
 def test_an_arm_at_a_variant_where_the_recipe_lacks_it_is_named(build):
     with pytest.raises(UserError, match="no arm 'dense' at 'rung-9'"):
         build({"dense": law}).losses("dense", "rung-9")
 
 
 @pytest.mark.parametrize("times", [1.0, 2.0, 3.7])
-def test_tokens_and_flops_that_dense_needs(build, times):
-    """An arm that is dense with more tokens is worth just these, at every rung; costs come on top."""
+def test_tokens_parameters_and_flops_that_dense_needs(build, times):
+    """An arm that is dense with more tokens (or parameters) is worth just these, at every rung; costs come on top."""
     measure = build(
-        {"dense": law, "stem-full": lambda t, n: law(times * t, n)},
+        {"dense": law, "stem-full": lambda t, n: law(times * t, n), "stem-third": lambda t, n: law(t, times * n)},
         dense={"flops": 10.0}, **{"stem-full": {"flops": 8.0}},
     )  # fmt: skip
     for metric in ("token-multiplier", "token-multiplier@rung-2", "token-multiplier@rung-4"):
         assert measure.contrast("dense", "stem-full", metric).differences == pytest.approx(
             [np.log2(times)] * 3, abs=5e-3
         )
+    result = measure.contrast("dense", "stem-third", "parameter-multiplier").differences
+    assert result == pytest.approx([np.log2(times)] * 3, abs=5e-3)
     scale = measure.inputs.scale
     scale.step_times["stem-full"] = 1.25
     assert measure.contrast("dense", "stem-full", "time-multiplier").mean == pytest.approx(
@@ -74,6 +83,11 @@ def test_tokens_and_flops_that_dense_needs(build, times):
     flops = measure.contrast("dense", "stem-full", "flop-multiplier").mean
     assert flops == pytest.approx(np.log2(times * 10 / 8), abs=5e-3)
     assert measure.contrast("stem-full", "dense", "token-multiplier").mean == pytest.approx(-np.log2(times), abs=5e-3)
+
+
+def test_an_arm_that_is_behind_is_worth_less_than_its_tokens(build):
+    measure = build({"dense": law, "token-only": lambda t, n: law(t / 2, n)})
+    assert measure.contrast("dense", "token-only", "token-multiplier").mean == pytest.approx(-1, abs=5e-3)
 
 
 def test_a_loss_below_the_floor_is_out_of_reach_and_one_far_beyond_the_ladder_is_unmeasured(build):
@@ -89,6 +103,13 @@ def test_a_loss_below_the_floor_is_out_of_reach_and_one_far_beyond_the_ladder_is
     assert measure.contrast("dense", "stem-third", "token-multiplier@rung-1").mean == pytest.approx(
         np.log2(300), abs=0.02
     )
+
+
+def test_a_gap_at_a_rung_is_over_all_of_its_seeds(build):
+    measure = build({"dense": law, "stem-full": lambda t, n: law(2 * t, n)})
+    tokens = measure.rungs()["rung-1"]
+    gap = measure.contrast("dense", "stem-full", "prose@rung-1").differences
+    assert gap == pytest.approx([law(tokens) - law(2 * tokens)] * 5, abs=1e-6)
 
 
 def test_slopes_are_over_the_seeds_that_all_rungs_share(build):
@@ -108,6 +129,12 @@ def test_a_wider_dense_model_is_compared_with_an_arm_at_equal_tokens(build):
     for variant, tokens in measure.rungs(2.0).items():
         result = measure.wider_dense("stem-full", variant).differences
         assert result == pytest.approx([line(tokens, None) - 4.0] * 3)
+
+
+def test_the_gap_in_percent_is_that_of_the_losses(build):
+    measure = build({"dense": law, "stem-full": lambda t, n: law(t, n) - 0.1})
+    dense = law(measure.inputs.scale.training.tokens) + 0.01 * np.arange(3)
+    assert measure.relative_gap("dense", "stem-full", None).differences == pytest.approx(100 * 0.1 / dense)
 
 
 def test_dense_lies_on_its_own_law_and_an_arm_is_compared_at_equal_flops(build):
@@ -179,7 +206,13 @@ def test_early_and_late_slopes_meet_at_the_third_rung(build, catalog):
 def test_metrics_are_checked_with_the_variant_they_name(catalog):
     recipe = catalog.recipes["token_ladder"]
     claim = recipe.claims["table-at-equal-flops"].model_copy(update={"preconditions": ()})
-    for metric in ("token-multiplier", "token-multiplier@rung-4", "flop-multiplier", "interaction"):
+    for metric in (
+        "token-multiplier",
+        "token-multiplier@rung-4",
+        "parameter-multiplier",
+        "flop-multiplier",
+        "interaction",
+    ):
         assert refusal(Scaling, catalog, recipe, claim.model_copy(update={"metric": metric})) is None
     strange = claim.model_copy(update={"metric": "token-multiplier@half"})
     assert "metric 'token-multiplier@half': variant 'half' is unknown (this recipe has rung-1," in refusal(
