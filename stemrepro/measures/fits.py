@@ -35,11 +35,15 @@ class PowerLaw:
         parts = zip(sizes, self.units, self.amplitudes, self.exponents, strict=True)
         return self.floor + sum(a * (np.asarray(size, float) / unit) ** -e for size, unit, a, e in parts)
 
-    def reach(self, loss: float) -> float:
-        """Return the size at which a law over one axis falls to a loss; infinite where it never does."""
-        if loss <= self.floor or self.amplitudes[0] == 0:
+    def reach(self, loss: float, *sizes: float | None) -> float:
+        """Return the size of the axis given as None at which the law falls to a loss; infinite where it never does."""
+        axis = sizes.index(None)
+        fixed = [i for i in range(len(sizes)) if i != axis]
+        rest = loss - self.floor
+        rest -= sum(self.amplitudes[i] * (sizes[i] / self.units[i]) ** -self.exponents[i] for i in fixed)
+        if rest <= 0 or self.amplitudes[axis] == 0:
             return float("inf")
-        return float(self.units[0] * ((loss - self.floor) / self.amplitudes[0]) ** (-1 / self.exponents[0]))
+        return float(self.units[axis] * (rest / self.amplitudes[axis]) ** (-1 / self.exponents[axis]))
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ def bootstrapped(losses: np.ndarray, *sizes: np.ndarray, tied: bool = False) -> 
 
     Args:
         losses: [places, seeds].
+        sizes, tied: as in `fit`.
 
     Returns:
         "floor", and for axis k "amplitude k" and "exponent k".

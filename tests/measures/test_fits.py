@@ -31,16 +31,18 @@ def test_a_law_over_two_sizes_with_one_exponent_and_with_two():
     assert (law.floor, *law.exponents) == pytest.approx((1.5, 0.6, 0.35), abs=1e-3)
 
 
-def test_reach_is_the_inverse_of_loss():
-    law = fit(1.5 + 1.1 * (TOKENS / 1e6) ** -0.35, TOKENS)
-    assert law.reach(float(law.loss(5e6))) == pytest.approx(5e6)
+def test_reach_is_the_inverse_of_loss_along_either_axis():
+    law = fit(1.5 + 0.4 * (PARAMETERS / 1e5) ** -0.35 + 1.1 * (BOTH / 1e6) ** -0.35, PARAMETERS, BOTH, tied=True)
+    target = float(law.loss(2.7e5, 5e6))
+    assert law.reach(target, None, 5e6) == pytest.approx(2.7e5)
+    assert law.reach(target, 2.7e5, None) == pytest.approx(5e6)
 
 
 def test_a_loss_at_or_below_the_floor_is_never_reached():
     law = fit(2.0 + (TOKENS / 1e6) ** -0.4, TOKENS)
-    assert np.isfinite(law.reach(2.01))
-    assert law.reach(1.999) == np.inf
-    assert fit(np.full(5, 3.0), TOKENS).reach(2.9) == np.inf
+    assert np.isfinite(law.reach(2.01, None))
+    assert law.reach(1.999, None) == np.inf
+    assert fit(np.full(5, 3.0), TOKENS).reach(2.9, None) == np.inf
 
 
 def test_the_floor_is_never_below_zero_and_exponents_stay_in_range():
