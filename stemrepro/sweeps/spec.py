@@ -53,9 +53,6 @@ class Sweep(Strict):
         {},
         description="a coarse grid with which an open search begins; the fields that it leaves out are the scale's",
     )
-    extend: tuple[str, ...] = Field(
-        (), description="numeric keys whose values are extended while an arm's best lies at an edge, in this order"
-    )
 
     @model_validator(mode="after")
     def _fits(self) -> "Sweep":
@@ -82,10 +79,6 @@ class Sweep(Strict):
                 raise ValueError(f"first: '{key}' {list(values)} must lie in a range of the space")
         if self.first and (self.sampler == "grid" or math.prod(map(len, self.first.values())) > self.trials):
             raise ValueError("first: an open search begins with no more points than it has trials, a grid with none")
-        for key in self.extend:
-            values = () if self.sampler != "grid" else self.space.get(key, ())
-            if len(values) < 2 or not all(isinstance(value, int | float) for value in values):
-                raise ValueError(f"extend '{key}' must be a key of a grid's space with two numbers or more")
         return self
 
 

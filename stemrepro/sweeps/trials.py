@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import optuna
-from optuna.trial import Trial
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.files import digest, locked
@@ -26,36 +25,51 @@ from stemrepro.sweeps.spec import ARM_FIELDS, MODEL_FIELDS, TRAINING_FIELDS, Ran
 from stemrepro.training.run import Run
 
 
-def suggested(trial: Trial, space: Space) -> dict:
+def numeric(values: tuple) -> bool:
+    """Tell whether a list of the space holds numbers, and not names."""
+    return all(isinstance(value, int | float) for value in values)
+
+
+def suggested(trial: optuna.Trial, space: Space, grid: bool) -> dict:
     """Return a value for every key of the space.
 
-    A grid may grow within its study. Optuna's lists can't grow, so that names are taken from the grid's point as they
-    are, and numbers from a wide range.
+    A grid's points are queued, and only these are run. The range of its numbers may grow within a study, which
+    Optuna's lists can't.
     """
-    chosen, point = {}, trial.user_attrs.get("point", {})
+    chosen = {}
     for key, values in space.items():
         if isinstance(values, Range):
             chosen[key] = trial.suggest_float(key, values.low, values.high, log=values.log)
+        elif not grid or not numeric(values):
+            chosen[key] = trial.suggest_categorical(key, sorted(values))
         elif key == "seed":
-            chosen[key] = trial.suggest_int(key, min(values), max(values)) if len(set(values)) > 1 else values[0]
-        elif all(isinstance(value, int | float) for value in values):
-            chosen[key] = trial.suggest_float(key, 0.0, 1e6)
-        elif key in point:
-            chosen[key] = point[key]
+            chosen[key] = trial.suggest_int(key, min(values), max(values))
         else:
-            chosen[key] = trial.suggest_categorical(key, list(values))
+            chosen[key] = trial.suggest_float(key, min(values), max(values))
     return chosen
 
 
 def has_tables(arm: str, catalog: Catalog, scale: str) -> bool:
-    """Tell whether a model of this arm has tables."""
+    """Tell whether a model of this arm has tables.
+
+    Raises:
+        UserError: an unknown arm.
+    """
+    if arm not in catalog.arms:
+        raise unknown("arm", arm, catalog.arms, "recipes/arms.yaml")
     return row_elements(run_settings(Address(MAIN, arm), catalog.arms[arm], Variant(), catalog.scale(scale))[0]) > 0
 
 
-def searched(space: Space, catalog: Catalog, scale: str) -> Space:
-    """Return the space; if its only arm has no tables, without the fields that such an arm can't have."""
-    tableless = len(space["arm"]) == 1 and not has_tables(space["arm"][0], catalog, scale)
-    return {key: values for key, values in space.items() if not (tableless and key in ARM_FIELDS)}
+def space_of(arm: str, space: Space, catalog: Catalog, scale: str) -> Space:
+    """Return the space of one arm, without the fields that it can't have."""
+    left_out = ("arm",) if has_tables(arm, catalog, scale) else ("arm", *ARM_FIELDS)
+    return {key: values for key, values in space.items() if key not in left_out}
+
+
+def grid_points(space: Space) -> list[dict]:
+    """Return every combination of a grid's values, in the order of the space's keys; numbers but seeds are floats."""
+    lists = [values if key == "seed" or not numeric(values) else map(float, values) for key, values in space.items()]
+    return [dict(zip(space, values, strict=True)) for values in itertools.product(*lists)]
 
 
 def plain_fields(model: Shape | ModelConfig, training: Training) -> dict:
@@ -64,24 +78,23 @@ def plain_fields(model: Shape | ModelConfig, training: Training) -> dict:
     return stds | {key: getattr(training, key) for key in TRAINING_FIELDS}
 
 
-def first_points(sweep: Sweep, space: Space, catalog: Catalog, scale: str) -> list[dict]:
+def first_points(sweep: Sweep, space: Space, scale: Scale) -> list[dict]:
     """Return the coarse grid that an open search of one arm begins with; other ranges are at the scale's values.
 
     Raises:
         UserError: a range of a field that the scale's schedule doesn't have.
     """
-    settings = catalog.scale(scale)
-    fields = {"learning_rate": settings.learning_rate, "table_rate_factor": 1.0, "table_decay_factor": 1.0}
-    fields |= plain_fields(settings.model, settings.training)
-    keys = [key for key, values in searched(space, catalog, scale).items() if isinstance(values, Range)]
+    fields = {"learning_rate": scale.learning_rate, "table_rate_factor": 1.0, "table_decay_factor": 1.0}
+    fields |= plain_fields(scale.model, scale.training)
+    keys = [key for key, values in space.items() if isinstance(values, Range)]
     if missing := [key for key in keys if fields[key] is None]:
         raise UserError(
-            f"sweep space {missing[0]}: scale '{scale}' (schedule '{settings.training.schedule}') "
-            "has no such field to start from"
+            f"sweep space {missing[0]}: the scale's schedule '{scale.training.schedule}' has no such field to start from"
         )
+    first = {key: values for key, values in sweep.first.items() if key in keys}
     return [
-        {key: fields[key] for key in keys} | dict(zip(sweep.first, values, strict=True))
-        for values in itertools.product(*sweep.first.values())
+        {key: fields[key] for key in keys} | dict(zip(first, values, strict=True))
+        for values in itertools.product(*first.values())
     ]
 
 
@@ -103,14 +116,13 @@ def run_of(values: dict, catalog: Catalog, scale_name: str, data: Path, out: Pat
         UserError: an unknown arm, or a field that the arm can't have.
     """
     scale, name = catalog.scale(scale_name), values["arm"]
-    if name not in catalog.arms:
-        raise unknown("arm", name, catalog.arms, "recipes/arms.yaml")
+    tables = has_tables(name, catalog, scale_name)
     scale = with_fields(scale, values)
     if at != MAIN and at not in catalog.variants:
         raise unknown("variant", at, catalog.variants, "recipes/variants.yaml")
     arm, address = catalog.arms[name], Address(at, name)
     variant = catalog.variant(at).model_copy(update={"learning_rate": 1.0})  # a trial names its learning rate
-    if has_tables(name, catalog, scale_name):
+    if tables:
         fields = {key: values[key] for key in ARM_FIELDS if values.get(key) is not None}
         arm = parse(Arm, arm.model_dump() | fields, RECIPES / "arms.yaml", name)
     model, training = run_settings(address, arm, variant, scale)
@@ -123,11 +135,20 @@ def run_of(values: dict, catalog: Catalog, scale_name: str, data: Path, out: Pat
     return Run(address, seed, model, training, out / "runs" / f"{name}-{key}", scale.data, data, text)
 
 
-def identity(values: dict, catalog: Catalog, scale: str, data: Path, out: Path, at: str = MAIN) -> str:
-    """Return the hash of all that decides the loss of some settings: run, code, text, and how it is scored."""
-    run = run_of(values, catalog, scale, data, out, at)
+def counting_for(arm: str, sweep: Sweep, space: Space, catalog: Catalog, scale: str, data: Path) -> str:
+    """Return the hash of all that trials of one arm must share to be compared: code, text, settings and scoring.
+
+    Optuna learns from all trials of a search, whose space counts too. A grid may grow by numbers.
+    """
+    base = {"arm": arm, "seed": 0, "learning_rate": catalog.scale(scale).learning_rate}
+    places = [{"placement": place} for place in ("third", "half", "full")] if "placement" in space else [{}]
+    runs = [run_of(base | place, catalog, scale, data, Path(), sweep.variant).config for place in places]
+    ranges = {key: values.model_dump() for key, values in space.items() if isinstance(values, Range)}
+    lists = {key: sorted(values) for key, values in space.items() if key not in ranges}
+    if sweep.sampler == "grid":
+        lists = {key: values for key, values in lists.items() if not numeric(values)}
     scored = catalog.scale(scale).evaluation.model_dump(mode="json")
-    return digest([run.config, scored, read_index(data)["splits"]["tune"]["sha256"]])
+    return digest([runs, ranges, lists, scored, read_index(data)["splits"]["tune"]["sha256"]])
 
 
 def settings_of(run: Run, values: dict) -> dict:
@@ -163,19 +184,13 @@ def tune_loss(run: Run, tokens: int, batch: int) -> float:
 
 
 def objective(
-    trial: Trial,
-    sweep: Sweep,
-    space: Space,
-    catalog: Catalog,
-    scale: str,
-    data: Path,
-    out: Path,
-    report: Callable[[Trial, float], None] = lambda *_: None,
-) -> float:
-    """Train the trial's run and score it; in an open search the pruner may end it at an evaluation.
+    trial: optuna.Trial, values: dict, sweep: Sweep, catalog: Catalog, scale: str, data: Path, out: Path,
+    report: Callable[[float], None],
+) -> float:  # fmt: skip
+    """Train the run of a trial's values and score it; in an open search the pruner may end it at an evaluation.
 
     Args:
-        report: called with the trial and the share of its training that is done.
+        report: called with the share of its training that is done.
 
     Raises:
         UserError: the text isn't the one that was written.
@@ -185,10 +200,10 @@ def objective(
 
     from stemrepro.training.train import train
 
-    values, evaluation = suggested(trial, searched(space, catalog, scale)), catalog.scale(scale).evaluation
+    evaluation = catalog.scale(scale).evaluation
     run = run_of(values, catalog, scale, data, out, sweep.variant)
     verified_hash(data)
-    trial.set_user_attr("settings", settings_of(run, {key: values.get(key) for key in space}))
+    trial.set_user_attr("settings", settings_of(run, {key: values.get(key) for key in sweep.space}))
     torch.set_num_threads(run.training.threads)
 
     def on_eval(step: int, losses: dict[str, float]) -> None:
@@ -198,7 +213,7 @@ def objective(
                 raise optuna.TrialPruned
 
     with locked(run.folder.with_name(f"{run.folder.name}.lock")):  # another worker may have the same settings
-        train(run, lambda step, *_: report(trial, step / run.training.steps), replace=True, on_eval=on_eval)
+        train(run, lambda step, *_: report(step / run.training.steps), replace=True, on_eval=on_eval)
         for table in run.folder.glob("tables-*"):
             table.unlink()
         return tune_loss(run, evaluation.tokens, evaluation.batch)
