@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib as mpl
@@ -14,107 +15,116 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.visualization import matplotlib as drawn
 
 from stemrepro.common.files import atomic_write
-from stemrepro.config.arm import Arm
 from stemrepro.config.scale import TunedSettings
 from stemrepro.report.style import plt, render, settle, use_style
 from stemrepro.sweeps.spec import Range, Space, Sweep
 
-NO_FIELDS = ("number", "arm", "seed", "prose", "state")
 END = 0.05
 """Share of a range, or of its logarithm where it is logarithmic, in which a best counts as at the end next to it."""
-FEWEST = 8
-"""Settings that ended, which Optuna needs to tell what decided."""
-LOSS = "prose loss, tune split (nats/token)"
 
 
-def means(table: pd.DataFrame) -> pd.DataFrame:
-    """Return each setting's mean loss over seeds, infinite where one diverged; pruned runs have none."""
-    keys = [key for key in table.columns if key not in ("number", "seed", "prose", "state")]
-    return table[table["state"] != "pruned"].groupby(keys, as_index=False, sort=False)["prose"].mean()
-
-
-def best_settings(table: pd.DataFrame) -> pd.DataFrame:
-    """Return each arm's settings with the lowest mean loss over seeds; none for an arm that diverged at all of them."""
-    losses = means(table)
-    losses = losses[np.isfinite(losses["prose"])]
-    return losses.loc[losses.groupby("arm")["prose"].idxmin()].reset_index(drop=True)
-
-
-def tuned_lines(best: pd.DataFrame) -> list[str]:
-    """Return the lines under `tuned` of a scale that give arms their best settings; none where no rate was searched."""
-    keys = [key for key in TunedSettings.model_fields if key in best]
-    if "learning_rate" not in keys:
-        return []
-    texts = best[keys].map(lambda value: value if isinstance(value, str) else f"{value:.6g}")
-    return [
-        f"  {arm}: {{{', '.join(f'{key}: {value}' for key, value in row.items())}}}"
-        for arm, row in zip(best["arm"], texts.to_dict("records"), strict=True)
-    ]
+def ended(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the trials with a finite loss, in nats per token, and in `excess` that above the lowest of their arm."""
+    rows = table[np.isfinite(table["prose"]) & (table["state"] != "pruned")]
+    return rows.assign(excess=rows["prose"] - rows.groupby("arm")["prose"].transform("min"))
 
 
 def fields(table: pd.DataFrame) -> list[str]:
     """Return the fields that were tried at more than one value."""
-    return [key for key in table.columns if key not in NO_FIELDS and table[key].nunique() > 1]
+    keys = [key for key in table.columns if key not in ("number", "arm", "seed", "prose", "state", "excess")]
+    return [key for key in keys if table[key].nunique() > 1]
 
 
-def edges(table: pd.DataFrame, space: Space) -> list[tuple[str, str, float, str]]:
-    """Return arm, field, value and "lowest" or "highest" where an arm has its best at an end, as one beyond may be better.
+def best_settings(table: pd.DataFrame, space: Space) -> pd.DataFrame:
+    """Return each arm's settings with the lowest mean loss over seeds; none for an arm that diverged at all of them.
 
-    An end is the lowest or highest of the values that the arm was tried at; in a range it is within `END` of one. Names
-    have no order, and so no end.
+    `at_edge` names the fields in which they are the lowest or highest that the arm was tried at, or within `END` of
+    the end of a range: a better one may lie beyond. Names have no order, and so no end.
     """
-    result = []
-    for row in best_settings(table).to_dict("records"):
-        tried = table[table["arm"] == row["arm"]]
+    kept = table[table["state"] != "pruned"]
+    keys = [key for key in table.columns if key not in ("number", "seed", "prose", "state")]
+    losses = kept.groupby(keys, as_index=False, sort=False)["prose"].mean()  # infinite where one seed diverged
+    losses = losses[np.isfinite(losses["prose"])]
+    best = losses.loc[losses.groupby("arm")["prose"].idxmin()].reset_index(drop=True)
+    at_edge = []
+    for row in best.to_dict("records"):
+        tried, ends = table[table["arm"] == row["arm"]], []
         for key in fields(tried):
             if not pd.api.types.is_numeric_dtype(tried[key]):
                 continue
-            values, value = space.get(key), row[key]
+            values, at = space.get(key), row[key]
+            low, high, near = tried[key].min(), tried[key].max(), 0.0
             if isinstance(values, Range):
-                low, high, log, near = values.low, values.high, values.log, END
-            else:
-                low, high, log, near = tried[key].min(), tried[key].max(), False, 0.0
-            at = math.log(value / low) / math.log(high / low) if log else (value - low) / (high - low)
-            if not near < at < 1 - near:
-                result.append((row["arm"], key, value, "lowest" if at <= near else "highest"))
-    return result
+                low, high, near = values.low, values.high, END
+                if values.log:
+                    low, high, at = math.log(low), math.log(high), math.log(at)
+            share = (at - low) / (high - low)
+            ends += [f"{key} lowest"] if share <= near else [f"{key} highest"] if share >= 1 - near else []
+        at_edge.append("; ".join(ends))
+    return best.assign(at_edge=at_edge)
 
 
-def best_table(table: pd.DataFrame, space: Space) -> pd.DataFrame:
-    """Return the best settings, and in `at_edge` the fields of which they are at an end."""
-    best, ends = best_settings(table), edges(table, space)
-    words = {arm: "; ".join(f"{key} {end}" for at, key, _, end in ends if at == arm) for arm in best["arm"]}
-    return best.assign(at_edge=best["arm"].map(words))
+def tuned_lines(best: pd.DataFrame) -> list[str]:
+    """Return the lines under `tuned` of a scale that give arms their best settings."""
+    texts = best.map(lambda value: value if isinstance(value, str) else f"{value:.6g}").to_dict("records")
+    keys = [key for key in TunedSettings.model_fields if key in best]
+    return [f"  {row['arm']}: {{{', '.join(f'{key}: {row[key]}' for key in keys)}}}" for row in texts]
 
 
-def study_of(table: pd.DataFrame, space: Space, name: str = "") -> optuna.Study:
-    """Return trials that ended as a study in memory, with arms as a field where there are several."""
-    ended = table[np.isfinite(table["prose"]) & (table["state"] != "pruned")]
-    keys = [*(["arm"] if ended["arm"].nunique() > 1 else []), *fields(ended)]
-    spans = {
-        key: FloatDistribution(values.low, values.high, log=values.log)
-        if isinstance(values := space.get(key), Range)
-        else CategoricalDistribution(sorted(ended[key].unique().tolist()))
-        for key in keys
-    }
-    study = optuna.create_study(study_name=name or None, sampler=optuna.samplers.RandomSampler(seed=0))
-    for row in ended.to_dict("records"):
-        params = {key: row[key] for key in keys}
-        study.add_trial(optuna.trial.create_trial(params=params, distributions=spans, value=row["prose"]))
+def study_of(rows: pd.DataFrame, space: Space, value: str, name: str) -> optuna.Study:
+    """Return rows of `ended` as a study in memory, with one of their losses as the value."""
+    study, spans = optuna.create_study(study_name=name), {}
+    for key in fields(rows):
+        if isinstance(span := space.get(key), Range):
+            spans[key] = FloatDistribution(span.low, span.high, log=span.log)
+        else:
+            spans[key] = CategoricalDistribution(sorted(rows[key].unique().tolist()))
+    for row in rows.to_dict("records"):
+        params = {key: row[key] for key in spans}
+        study.add_trial(optuna.trial.create_trial(params=params, distributions=spans, value=row[value]))
     return study
 
 
-def losses_figure(table: pd.DataFrame) -> Figure:
-    """Draw the tune loss against each field, a dot a trial; arms are rows, or panels where there is one field."""
-    ended, keys = table[np.isfinite(table["prose"]) & (table["state"] != "pruned")], fields(table)
-    numbers = [key for key in keys if pd.api.types.is_numeric_dtype(table[key])] or ["learning_rate"]
-    long = ended.melt(["arm", "prose"], numbers, "field", "value")
-    panels = {"row": "arm", "col": "field"} if len(numbers) > 1 else {"col": "arm", "col_wrap": 4}
-    share = {"sharex": "col" if len(numbers) > 1 else True, "sharey": "row" if len(numbers) > 1 else True}
-    grid = sns.relplot(long, x="value", y="prose", **panels, facet_kws=share, height=1.8, s=14)
-    grid.set_titles(template="{col_name}", col_template="{col_name}", row_template="{row_name}")
-    for (_, _, facet), axes in ((key, axes) for key, axes in zip(grid.facet_data(), grid.axes.flat, strict=False)):
-        if len(facet) and facet["value"].min() > 0 and facet["value"].max() > 3 * facet["value"].min():
-            axes.set_xscale("log")
-    grid.set_axis_labels("" if len(numbers) > 1 else numbers[0].replace("_", " "), LOSS)
-    return grid.figure
+def figures(sweep: Sweep, table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
+    """Draw the figures of a sweep, each with its name; none where nothing ended.
+
+    The first has the loss against the learning rate, a panel an arm. The others are Optuna's: of two fields or more
+    parallel coordinates and importances, by the loss above the best of the arm; the history of a search of 10 arms at
+    most, which are its colours.
+    """
+    if (rows := ended(table)).empty:
+        return
+    kind = {"kind": "line", "errorbar": None} if len(fields(rows)) < 2 else {"kind": "scatter"}
+    columns = min(4, rows["arm"].nunique())
+    grid = sns.relplot(rows, x="learning_rate", y="prose", col="arm", col_wrap=columns, height=1.8, marker="o", **kind)
+    grid.set_titles("{col_name}").set(xscale="log").set_axis_labels("learning rate", "tune loss (nats/token)")
+    for axes in grid.axes.flat:
+        axes.xaxis.set_major_locator(mpl.ticker.LogLocator(numticks=4, subs=(1, 3)))
+        axes.xaxis.set_minor_locator(mpl.ticker.NullLocator())
+        axes.xaxis.set_major_formatter("{x:g}")
+    yield "figure", grid.figure
+    if len(fields(rows)) > 1 and rows["excess"].nunique() > 1:
+        study = study_of(rows, sweep.space, "excess", "all")
+        yield "parallel", drawn.plot_parallel_coordinate(study).figure
+        evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=0.25)
+        yield "importances", drawn.plot_param_importances(study, evaluator).figure
+    if sweep.sampler == "tpe" and "number" in table and rows["arm"].nunique() <= 10:
+        arms = [study_of(of_arm, sweep.space, "prose", arm) for arm, of_arm in rows.groupby("arm", sort=False)]
+        yield "history", drawn.plot_optimization_history(arms).figure
+
+
+def write_results(sweep: Sweep, table: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    """Write data.csv (every setting), best.csv and the figures; return the best settings."""
+    best = best_settings(table, sweep.space)
+    atomic_write(folder / "data.csv", table.to_csv(index=False, float_format="%.6g"))
+    atomic_write(folder / "best.csv", best.to_csv(index=False, float_format="%.6g"))
+    use_style({})
+    with warnings.catch_warnings(), mpl.rc_context():  # Optuna calls its figures experimental, and sets a style
+        warnings.simplefilter("ignore")
+        for name, figure in figures(sweep, table):
+            if name != "figure":
+                figure.set_size_inches(11, 5)
+            settle(figure)
+            atomic_write(folder / f"{name}.svg", render(figure, "svg"))
+            plt.close(figure)
+    return best
