@@ -22,11 +22,11 @@ from tests.conftest import ROOT
 
 OWNERS = {
     "typer": ("stemrepro.cli",),
-    "mlflow": ("stemrepro.tracking.sync",),
+    "mlflow": ("stemrepro.tracking.mlflow_runs",),
     "optuna": ("stemrepro.sweeps",),
     "lightning": ("stemrepro.training",),
     "lm_eval": ("stemrepro.evaluation",),
-    "matplotlib": ("stemrepro.report", "stemrepro.sweeps.figures"),
+    "matplotlib": ("stemrepro.report", "stemrepro.sweeps.results"),
 }
 """The one place of each library: whoever replaces it edits nothing else."""
 NAMED = {
