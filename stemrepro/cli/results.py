@@ -176,7 +176,7 @@ def track(
     names.check_tracked(scale, runs or [])
     from stemrepro.tracking.mlflow_runs import track as bring_up_to_date  # imports MLflow, which takes seconds
 
-    experiment, arms, count = bring_up_to_date(scale, catalog, RUNS, SCORES, runs or ())
+    experiment, arms, count = bring_up_to_date(scale, catalog, runs or ())
     if not arms:
         named = f" of {', '.join(runs)}" if runs else ""
         raise UserError(

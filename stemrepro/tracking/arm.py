@@ -44,7 +44,6 @@ def summary_of(catalog: Catalog, scale: str, scores: Path, address: Address) -> 
     """
     arm = ArmLosses(scores / "losses" / address.path)
     by_seed = {f"final/{mix}_loss": arm.loss(mix).to_numpy() for mix in ("prose", "all") if arm.scored}
-    recipes = [recipe for recipe in catalog.recipes.values() if address in recipe.wanted()]
     for recipe in (recipe for recipe in catalog.recipes.values() if recipe.tasks):
         items = ArmItems(scores / "benchmarks" / address.path, recipe)
         path = items.folder / "summary.json"
@@ -53,7 +52,7 @@ def summary_of(catalog: Catalog, scale: str, scores: Path, address: Address) -> 
             for name, group in (groups | {f"tasks/{task}": task for task in recipe.tasks}).items():
                 by_seed[name] = items.sample("accuracy", group).by_seed
     metrics = {name: float(np.mean(values)) for name, values in by_seed.items() if np.isfinite(values).all()}
-    for name in metrics:
+    for name in list(metrics):
         if len(by_seed[name]) > 1:
             metrics |= {f"variation_over_seeds/{name.split('/')[1]}": float(np.std(by_seed[name], ddof=1))}
     counts, flops = arm.summary["parameters"], float(arm.summary["forward_flops_per_token"])
@@ -63,6 +62,6 @@ def summary_of(catalog: Catalog, scale: str, scores: Path, address: Address) -> 
     shaped = changes_width(track, catalog.arms[address.arm])
     if arm.scored and (lead := gap(scores, address, shaped)) is not None:
         metrics["final/prose_gap"] = lead
-    names = ", ".join(name for name, recipe in catalog.recipes.items() if recipe in recipes)
+    names = ", ".join(name for name, recipe in catalog.recipes.items() if address in recipe.wanted())
     tags = {"arm": address.arm, "variant": address.variant, "seeds": str(len(arm.scored)), "recipes": names}
     return {name: round(value, 6) for name, value in metrics.items()}, tags

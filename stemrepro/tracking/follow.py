@@ -5,8 +5,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stemrepro.common.paths import RUNS, SCORES
-
 SECONDS = 30.0
 
 
@@ -25,7 +23,7 @@ def followed(scale: str, names: list[str]) -> Iterator[None]:
                 from stemrepro.measures.catalog import load
                 from stemrepro.tracking.mlflow_runs import track  # imports MLflow, which short runs don't wait for
 
-                track(scale, load(), RUNS, SCORES, names)
+                track(scale, load(), names)
             except Exception as error:  # it may be gone the next time
                 if str(error) not in said:
                     print(f"stemrepro: MLflow is not up to date: {error}", file=sys.stderr)

@@ -13,19 +13,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, Run
+from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest, flat, locked
+from stemrepro.common.paths import RUNS, SCORES
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.catalog import Catalog
-from stemrepro.tracking.arm import summary_of
+from stemrepro.tracking.arm import REFERENCE, summary_of
 from stemrepro.tracking.server import tracking_uri
 from stemrepro.training.run_folder import read_config, read_metrics
 
@@ -76,21 +78,26 @@ def log_run(client: MlflowClient, experiment: str, known: dict[str, Run], folder
         client.set_terminated(run.info.run_id, *end)
 
 
-def log_arm(client: MlflowClient, experiment: str, known: dict[str, Run], name: str, metrics: dict, tags: dict) -> None:
-    """Make the summary of an arm, in place of one with other numbers."""
-    tags |= {"kind": "arm", "state": digest([tags, metrics])}
-    before = [run for run in known.values() if run.data.tags.get("kind") == "arm" and run.info.run_name == name]
-    if [run.data.tags["state"] for run in before] == [tags["state"]]:
+def log_arm(
+    client: MlflowClient, experiment: str, known: dict[str, Run], at: Address, catalog: Catalog, scale: str
+) -> None:
+    """Make the summary of an arm that was scored, in place of one of other scores."""
+    scores = SCORES / scale
+    files = [*scores.glob(f"*/{at.path}/summary.json"), scores / "losses" / at.variant / REFERENCE / "summary.json"]
+    state = digest([path.read_text(encoding="utf-8") for path in sorted(files) if path.exists()])
+    before = [run for run in known.values() if run.data.tags.get("kind") == "arm" and run.info.run_name == str(at)]
+    if [run.data.tags.get("state") for run in before] == [state]:
         return
     for run in before:
         client.delete_run(run.info.run_id)
-    now = int(time.time() * 1000)
-    run = client.create_run(experiment, now, {key: str(value) for key, value in tags.items()}, name)
-    client.log_batch(run.info.run_id, [Metric(key, value, now, 0) for key, value in metrics.items()])
-    client.set_terminated(run.info.run_id)
+    (metrics, tags), now = summary_of(catalog, scale, scores, at), int(time.time() * 1000)
+    run_id = client.create_run(experiment, now, tags | {"kind": "arm"}, str(at)).info.run_id
+    numbers = [Metric(key, value, now, 0) for key, value in metrics.items()]
+    client.log_batch(run_id, numbers, tags=[RunTag("state", state)])
+    client.set_terminated(run_id)
 
 
-def track(scale: str, catalog: Catalog, runs: Path, scores: Path, names: Sequence[str] = ()) -> tuple[str, int, int]:
+def track(scale: str, catalog: Catalog, names: Sequence[str] = ()) -> tuple[str, int, int]:
     """Bring MLflow up to date with the run folders and scores of a scale, all or those of some addresses.
 
     Returns:
@@ -102,15 +109,15 @@ def track(scale: str, catalog: Catalog, runs: Path, scores: Path, names: Sequenc
     for library in ("alembic", "mlflow"):
         logging.getLogger(library).setLevel(logging.ERROR)
     title = os.environ.get("MLFLOW_EXPERIMENT_NAME") or f"stemrepro {scale}"
-    folders = [path.parent for path in sorted((runs / scale).glob("*/*/seed*/config.yaml"))]
-    scored = [path.parent for path in sorted((scores / scale / "losses").glob("*/*/losses.csv"))]
+    folders = [path.parent for path in sorted((RUNS / scale).glob("*/*/seed*/config.yaml"))]
+    scored = [path.parent for path in sorted((SCORES / scale / "losses").glob("*/*/losses.csv"))]
     trained = {folder: Address(*folder.parts[-3:-1]) for folder in folders}
     arms = [Address(*folder.parts[-2:]) for folder in scored]
     if names:
         trained = {folder: address for folder, address in trained.items() if str(address) in names}
         arms = [address for address in arms if str(address) in names]
     try:
-        with locked(runs):  # two commands would both make the database, and a run that is missing
+        with locked(RUNS):  # two commands would both make the database, and a run that is missing
             client = MlflowClient(tracking_uri())
             found = client.get_experiment_by_name(title)
             experiment = found.experiment_id if found else client.create_experiment(title)
@@ -119,9 +126,7 @@ def track(scale: str, catalog: Catalog, runs: Path, scores: Path, names: Sequenc
                 log_run(client, experiment, known, folder)
             for address in arms:
                 if address.arm in catalog.arms and address.variant in (MAIN, *catalog.variants):
-                    log_arm(
-                        client, experiment, known, str(address), *summary_of(catalog, scale, scores / scale, address)
-                    )
+                    log_arm(client, experiment, known, address, catalog, scale)
     except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError) as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(

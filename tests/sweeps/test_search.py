@@ -23,7 +23,7 @@ from stemrepro.config.arm import Arm
 from stemrepro.model.ffn.loading import ffn_class
 from stemrepro.sweeps import search
 from stemrepro.sweeps.search import open_studies, run_sweep
-from stemrepro.sweeps.spec import Range, Sweep, read_sweep
+from stemrepro.sweeps.spec import ARM_FIELDS, Range, Sweep, read_sweep
 from stemrepro.sweeps.trials import run_of, space_of
 from stemrepro.training.run import run_code
 from tests.conftest import ROOT, TINY
@@ -64,9 +64,11 @@ def every_trial():
 
 def fake_objective(trial, values, sweep, **_):
     """Best at 0.02 and factor 2, without a training."""
-    settings = {key: values.get(key, 1.0) for key in sweep.space}
+    settings = {key: values.get(key, ARM_FIELDS.get(key)) for key in sweep.space}
     trial.set_user_attr("settings", settings)
-    return 10 * abs(settings["learning_rate"] - 0.02) + 1 / settings["table_rate_factor"] + settings["seed"] / 1e6
+    return (
+        10 * abs(settings["learning_rate"] - 0.02) + 1 / values.get("table_rate_factor", 1.0) + settings["seed"] / 1e6
+    )
 
 
 @pytest.fixture
@@ -213,7 +215,7 @@ def test_fields_of_the_scale_reach_the_run_and_name_its_folder(project):
         run_of(values, project, "tiny", DATA, OUT, at)
         for values, at in ((plain | own, "main"), (plain, "main"), (plain, "half"))
     )
-    fields = run.model.model_dump() | run.training.model_dump()
+    fields = run.model.settings | run.training.model_dump()
     assert {key: fields[key] for key in own} == own
     assert half.training.tokens * 2 == other.training.tokens
     assert run_of(plain, project, "tiny", DATA, OUT, "rate-64").training.learning_rate == 0.01
