@@ -13,7 +13,6 @@ import os
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -99,8 +98,12 @@ class ArmStudy:
             taken = len(self.ended()) + len(self.having(TrialState.RUNNING))
             if taken >= self.trials if self.trials else not self.having(TrialState.WAITING):
                 return
-            with suppress(UpdateFinishedTrialError):  # of a worker that was suspended, whose trial another one has
+            try:
                 self.study.optimize(run, n_trials=1, catch=() if self.trials else (UserError, NotAsked))
+            except (UpdateFinishedTrialError, ValueError) as error:
+                # A worker that was suspended goes on with another trial: its own was failed, and queued again.
+                if isinstance(error, ValueError) and not str(error).startswith("Cannot tell a FAIL trial"):
+                    raise
 
 
 def open_studies(

@@ -56,8 +56,8 @@ def summary_of(catalog: Catalog, scale: str, scores: Path, address: Address) -> 
         if len(by_seed[name]) > 1:
             metrics |= {f"variation_over_seeds/{name.split('/')[1]}": float(np.std(by_seed[name], ddof=1))}
     counts, flops = arm.summary["parameters"], float(arm.summary["forward_flops_per_token"])
-    metrics |= {f"cost/{kind}_parameters": float(counts[kind]) for kind in ("active", "tables", "total")}
-    metrics |= {"cost/flops_per_token": flops}
+    metrics |= {f"model/{kind}_parameters": float(counts[kind]) for kind in ("active", "tables", "total")}
+    metrics |= {"model/flops_per_token": flops}
     track = catalog.variant(address.variant).track or catalog.scale(scale).model.track
     shaped = changes_width(track, catalog.arms[address.arm])
     if arm.scored and (lead := gap(scores, address, shaped)) is not None:

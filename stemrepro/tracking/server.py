@@ -30,6 +30,9 @@ def check_free(port: int) -> None:
 def address(experiment: str, port: int) -> str:
     """Return where the arms of an experiment are compared, the widest gap to dense first."""
     server = uri if (uri := tracking_uri()).startswith("http") else f"http://127.0.0.1:{port}"
-    order = {"orderByKey": "metrics.`final/prose_gap`", "orderByAsc": "false"}
-    query = {"searchFilter": "tags.kind = 'arm' and tags.variant = 'main'", **order, "compareRunsMode": "TABLE"}
+    query = {
+        "workflowType": "machine_learning", "compareRunsMode": "CHART",
+        "searchFilter": "tags.kind = 'arm' and tags.variant = 'main'",
+        "orderByKey": "metrics.`final/prose_gap`", "orderByAsc": "false",
+    }  # fmt: skip
     return f"{server.rstrip('/')}/#/experiments/{experiment}/runs?{urlencode(query)}"

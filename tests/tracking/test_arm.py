@@ -45,8 +45,8 @@ def test_the_summary_of_an_arm_of_the_laptop(catalog):
     about = json.loads((scores / "losses/main/stem-full/summary.json").read_text())
     assert metrics["final/prose_loss"] == pytest.approx(about["loss"]["prose"]["nats_per_token"], abs=1e-6)
     assert metrics["final/prose_gap"] > 0
-    assert metrics["cost/flops_per_token"] == about["forward_flops_per_token"]
-    assert metrics["cost/tables_parameters"] == about["parameters"]["tables"]
+    assert metrics["model/flops_per_token"] == about["forward_flops_per_token"]
+    assert metrics["model/tables_parameters"] == about["parameters"]["tables"]
     assert tags["variant"] == "main"
 
 
