@@ -11,7 +11,7 @@ import optuna
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
-from optuna.distributions import CategoricalDistribution, FloatDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.visualization import matplotlib as drawn
 
 from stemrepro.common.files import atomic_write
@@ -73,7 +73,8 @@ def tuned_lines(best: pd.DataFrame) -> list[str]:
 
 def study_of(rows: pd.DataFrame, space: Space, value: str, name: str) -> optuna.Study:
     """Return rows of `ended` as a study in memory, with one of their losses as the value."""
-    study, spans = optuna.create_study(study_name=name), {}
+    study = optuna.create_study(study_name=name)
+    spans: dict[str, BaseDistribution] = {}
     for key in fields(rows):
         if isinstance(span := space.get(key), Range):
             spans[key] = FloatDistribution(span.low, span.high, log=span.log)
@@ -105,12 +106,12 @@ def figures(sweep: Sweep, table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
     yield "figure", grid.figure
     if len(fields(rows)) > 1 and rows["excess"].nunique() > 1:
         study = study_of(rows, sweep.space, "excess", "all")
-        yield "parallel", drawn.plot_parallel_coordinate(study).figure
+        yield "parallel", drawn.plot_parallel_coordinate(study).get_figure(root=True)
         evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=0.25)
-        yield "importances", drawn.plot_param_importances(study, evaluator).figure
+        yield "importances", drawn.plot_param_importances(study, evaluator).get_figure(root=True)
     if sweep.sampler == "tpe" and "number" in table and rows["arm"].nunique() <= 10:
         arms = [study_of(of_arm, sweep.space, "prose", arm) for arm, of_arm in rows.groupby("arm", sort=False)]
-        yield "history", drawn.plot_optimization_history(arms).figure
+        yield "history", drawn.plot_optimization_history(arms).get_figure(root=True)
 
 
 def write_results(sweep: Sweep, table: pd.DataFrame, folder: Path) -> pd.DataFrame:

@@ -73,7 +73,7 @@ class Sweep(Strict):
             span = self.space.get(key)
             if not isinstance(span, Range) or any(not span.low <= value <= span.high for value in values):
                 raise ValueError(f"first: '{key}' {list(values)} must lie in a range of the space")
-        if self.first and (grid or math.prod(map(len, self.first.values())) > self.trials):
+        if self.first and math.prod(map(len, self.first.values())) > (self.trials or 0):
             raise ValueError("first: an open search begins with no more points than it has trials, a grid with none")
         return self
 

@@ -23,11 +23,11 @@ def gap(scores: Path, address: Address, shaped: bool = False) -> float | None:
     It is None where one of the two has no losses, or where they are of different plans. With `shaped` the arm has
     another shape than dense.
     """
-    folders = [scores / "losses" / place.path for place in (address, Address(address.variant, REFERENCE))]
-    if not all((folder / "losses.csv").exists() for folder in folders) or other_plan(*folders, shaped):
+    ours, dense = (scores / "losses" / place.path for place in (address, Address(address.variant, REFERENCE)))
+    if not all((folder / "losses.csv").exists() for folder in (ours, dense)) or other_plan(ours, dense, shaped):
         return None
     try:
-        reference, arm = losses.paired(ArmLosses(folders[1]), ArmLosses(folders[0]))
+        reference, arm = losses.paired(ArmLosses(dense), ArmLosses(ours))
     except Unmeasured:
         return None
     return float((reference.loss("prose") - arm.loss("prose")).to_numpy().mean())

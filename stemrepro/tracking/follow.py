@@ -12,9 +12,9 @@ SECONDS = 30.0
 def followed(scale: str, names: list[str]) -> Iterator[None]:
     """Track addresses, by their names, every half minute of the body, and once after it.
 
-    An error of MLflow is a line on stderr and doesn't reach the body.
+    An error of MLflow at the end is a line on stderr; none reaches the body.
     """
-    over, said = threading.Event(), set()
+    over = threading.Event()
 
     def follow() -> None:
         while True:
@@ -24,10 +24,9 @@ def followed(scale: str, names: list[str]) -> Iterator[None]:
                 from stemrepro.tracking.mlflow_runs import track  # imports MLflow, which short runs don't wait for
 
                 track(scale, load(), names)
-            except Exception as error:  # it may be gone the next time
-                if str(error) not in said:
+            except Exception as error:
+                if last:  # else it may be gone the next time
                     print(f"stemrepro: MLflow is not up to date: {error}", file=sys.stderr)
-                said.add(str(error))
             if last:
                 return
 
