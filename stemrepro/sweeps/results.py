@@ -106,12 +106,12 @@ def figures(sweep: Sweep, table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
     yield "figure", grid.figure
     if len(fields(rows)) > 1 and rows["excess"].nunique() > 1:
         study = study_of(rows, sweep.space, "excess", "all")
-        yield "parallel", drawn.plot_parallel_coordinate(study).get_figure(root=True)
+        yield "parallel", drawn.plot_parallel_coordinate(study).figure
         evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=0.25)
-        yield "importances", drawn.plot_param_importances(study, evaluator).get_figure(root=True)
+        yield "importances", drawn.plot_param_importances(study, evaluator).figure
     if sweep.sampler == "tpe" and "number" in table and rows["arm"].nunique() <= 10:
         arms = [study_of(of_arm, sweep.space, "prose", arm) for arm, of_arm in rows.groupby("arm", sort=False)]
-        yield "history", drawn.plot_optimization_history(arms).get_figure(root=True)
+        yield "history", drawn.plot_optimization_history(arms).figure
 
 
 def write_results(sweep: Sweep, table: pd.DataFrame, folder: Path) -> pd.DataFrame:
