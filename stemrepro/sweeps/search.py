@@ -144,7 +144,7 @@ def open_studies(
 
 
 def table_of(studies: list[ArmStudy]) -> pd.DataFrame:
-    """Return the trials in their order: number, fields, prose loss on the tune split, and how each ended.
+    """Return the trials: of a search the number, fields, prose loss on the tune split, and how each ended.
 
     Raises:
         UserError: some are missing; the best of the others may not be the best.
@@ -160,6 +160,8 @@ def table_of(studies: list[ArmStudy]) -> pd.DataFrame:
         state = {"prose": trial.value, "state": "pruned" if trial.state == TrialState.PRUNED else ended}
         rows.append({"number": trial.number} | trial.user_attrs["settings"] | state)
     table = pd.DataFrame(rows)
+    if not studies[0].trials:  # the order of a grid's trials means nothing, and depends on kills
+        table = table.drop(columns="number").sort_values([*table.columns[1:-2]], ignore_index=True)
     return table.drop_duplicates(table.columns.difference(["number", "prose"]), ignore_index=True)
 
 
