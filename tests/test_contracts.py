@@ -86,7 +86,8 @@ def test_no_network_or_measure_that_nothing_names(catalog):
 
 
 def test_no_arm_that_nothing_trains(catalog):
-    sweeps = [read_sweep(path) for path in sorted((ROOT / "recipes/sweeps").glob("*.yaml"))]
+    files = sorted((ROOT / "recipes/sweeps").glob("*.yaml"))
+    sweeps = [read_sweep(path) for path in files if path.name != "dvc.yaml"]
     named = {arm for recipe in catalog.recipes.values() for arm in recipe.arms}
     named |= {arm for sweep in sweeps for arm in sweep.space["arm"]}
     assert named == set(catalog.arms)

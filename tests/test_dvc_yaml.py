@@ -10,7 +10,7 @@ from dvc.repo import Repo
 
 from tests.conftest import ROOT
 
-MOST_LINES = {"dvc.yaml": 150, "params.yaml": 20, "studies/dvc.yaml": 150}
+MOST_LINES = {"dvc.yaml": 150, "params.yaml": 20, "studies/dvc.yaml": 150, "recipes/sweeps/dvc.yaml": 30}
 
 
 def content(path):
@@ -45,6 +45,16 @@ def test_the_studies_are_all_other_scales_of_the_page(catalog):
     assert {name: study["text"] for name, study in studies.items()} == {name: scales[name] for name in studies}
     assert all(f"recipes/{figures[name]}.yaml" == studies[name]["recipes"] for name in shown)
     assert {*scales.values()} == {*texts, content("params.yaml")["mix"]}
+
+
+def test_every_sweep_is_a_stage_and_has_its_results_where_they_are_committed():
+    scale_of = content("recipes/sweeps/dvc.yaml")["vars"][0]["scale_of"]
+    assert scale_of.keys() == {path.stem for path in ROOT.glob("recipes/sweeps/*.yaml")} - {"dvc"}
+    committed = {
+        (path.parts[-1], path.parts[-3]) for path in ROOT.glob("results/*/sweeps/*") if "smoke" not in path.parts[-3]
+    }
+    assert committed
+    assert committed <= set(scale_of.items())
 
 
 @pytest.fixture(scope="module")

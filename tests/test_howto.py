@@ -17,7 +17,7 @@ from stemrepro.data.archives import fetch
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.integrity import read_corpus
 from stemrepro.sweeps.spec import read_sweep
-from stemrepro.sweeps.study import grid_points
+from stemrepro.sweeps.trials import combinations
 from tests.conftest import ROOT
 
 
@@ -79,4 +79,4 @@ def test_the_grid_is_a_sweep_of_known_arms(catalog, tmp_path):
     (tmp_path / "grid.yaml").write_text(example("sampler", "yaml"))
     space = read_sweep(tmp_path / "grid.yaml").space
     assert set(space["arm"]) <= set(catalog.arms)
-    assert len(grid_points(space)) == 18
+    assert len(combinations(space)) == 18

@@ -209,7 +209,6 @@ def sweep(
     scale: Scale = "laptop",
     workers: Annotated[int, typer.Option(min=1, help="processes to start (default: this one alone)")] = 1,
     worker: Annotated[int, typer.Option(hidden=True)] = 0,
-    redraw: Annotated[bool, typer.Option("--redraw", help="draw the results' data.csv again; run nothing")] = False,
 ) -> None:
     """Search fields of arms by Optuna on the tune split; start it again for another worker, or after a kill."""
     if worker:
@@ -219,9 +218,6 @@ def sweep(
     from rich.console import Console
 
     from stemrepro.measures.catalog import load
-    from stemrepro.sweeps import search
+    from stemrepro.sweeps.search import run_sweep
 
-    if redraw:
-        search.redraw(file, load(), scale, RESULTS)
-        return
-    search.run_sweep(file, load(), scale, DATA / scale / "blocks", RESULTS, workers, worker, Console())
+    run_sweep(file, load(), scale, DATA / scale / "blocks", RESULTS, workers, worker, Console())

@@ -61,7 +61,7 @@ def shapes() -> list[str]:
 
 def sweeps() -> list[str]:
     """Return the files of recipes/sweeps/."""
-    return sorted(path.as_posix() for path in SWEEPS.glob("*.yaml"))
+    return sorted(path.as_posix() for path in SWEEPS.glob("*.yaml") if path.name != "dvc.yaml")
 
 
 def addresses(context: typer.Context, incomplete: str) -> list[str]:

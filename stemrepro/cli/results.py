@@ -142,10 +142,9 @@ def track(
     catalog = load()
     catalog.scale(scale)
     names.check_tracked(scale, runs or [])
-    from stemrepro.tracking.sync import Tracker  # imports MLflow, which takes seconds
+    from stemrepro.tracking.mlflow_runs import track as bring_up_to_date  # imports MLflow, which takes seconds
 
-    tracker = Tracker(scale, catalog, RUNS, SCORES)
-    arms, count = tracker.sync(*runs or ())
+    experiment, arms, count = bring_up_to_date(scale, catalog, runs or ())
     if not arms:
         named = f" of {', '.join(runs)}" if runs else ""
         raise UserError(
@@ -153,7 +152,7 @@ def track(
             f"('make reproduce SCALE={scale}')"
         )
     print(f"{arms} arms and {count} runs of scale '{scale}' are in {tracking_uri()}; 'make ui' shows them at")
-    print(f"  {address(tracker.experiment().id, port or PORT)}")
+    print(f"  {address(experiment, port or PORT)}")
 
 
 @app.command()

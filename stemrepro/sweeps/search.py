@@ -1,105 +1,168 @@
-"""Sweeps by Optuna: grids and open searches over arms and their fields, with several workers on one study.
+"""Sweeps by Optuna: grids and open searches over arms and their fields, by several processes on one database.
 
 A trial is one run, trained like any other into sweeps/<scale>/<sweep>/runs/<settings>/ and scored on the tune split,
-which no recipe uses. Its folder is named by its settings. So a trial that was killed resumes, and settings that come
-up twice are trained once. The study is in sweeps/<scale>/<sweep>/study.db; start the same command again for another
-worker.
+which no recipe uses. So a trial that was killed resumes, and settings that come up twice are trained once.
 
-A point of a grid is done when its run has a result, with today's code, text and budget. The next command retries one
-that failed; the workers that are left retry one whose worker was killed. Every command writes the results at its end,
-unless the sweep lacks points.
+Each arm has a study in sweeps/<scale>/<sweep>/study.db, or in the database that OPTUNA_STORAGE names. The study's name
+has a hash of the code, text and settings that its trials share: where one of them is another the arm begins anew, and
+the results of before stay in the database.
 """
 
+import math
+import os
+import time
+import warnings
 from collections.abc import Callable
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import numpy as np
+import optuna
 import pandas as pd
-from optuna.trial import Trial
+from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
+from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
+from optuna.trial import FrozenTrial, TrialState
 from rich.console import Console
-from tqdm import tqdm
 
 from stemrepro.common import mkl_avx512
-from stemrepro.common.files import damaged, digest, locked, read_json, write_json
-from stemrepro.common.paths import RUNS, SCORES
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import locked, write_json
 from stemrepro.common.progress import bar
 from stemrepro.common.provenance import commit, provenance
 from stemrepro.common.stopping import started
 from stemrepro.config.catalog import Catalog
-from stemrepro.sweeps.best import best_by, best_settings, edges, sentences, tuned_lines
 from stemrepro.sweeps.spec import Space, Sweep, read_sweep
-from stemrepro.sweeps.study import (
-    check_complete,
-    kept,
-    open_study,
-    parts_of,
-    progress_of,
-    trial_table,
-    work_all,
-)
-from stemrepro.sweeps.trials import first_points, identity, objective
+from stemrepro.sweeps.trials import counting, first_points, objective, space_of, suggested
 
-MOST_EXTENSIONS = 3
-EDGE_GAIN = 0.01
-"""Nats by which an edge of a grid must beat the value next to it for the grid to grow; less is a seed's noise."""
+warnings.filterwarnings("ignore", category=ExperimentalWarning)  # heartbeats and retries are marked so
+optuna.logging.set_verbosity(optuna.logging.ERROR)  # a failure is one sentence, without a traceback
+
+HEARTBEAT = 20
+"""Seconds between a worker's signs of life; a trial whose worker missed three of them is queued again."""
 
 
-def extended(table: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, list[float]]:
-    """Return the values of `keys` in a grid that is grown where some arm has its best at an edge; {} where none has.
+class NotAsked(Exception):
+    """A trial of a grid for none of its points: another worker took the last one, or the file lacks it now."""
 
-    The first of `keys` at whose edge an arm gains more than EDGE_GAIN over the value next to it gets the next value
-    there, by the grid's factor. An arm with only one value of a key (no tables, no table rate) has no edge in it.
+
+@dataclass(frozen=True)
+class ArmStudy:
+    """The study of one arm: a grid of `points`, or a search of `trials` that begins with them."""
+
+    arm: str
+    study: optuna.Study
+    space: Space
+    points: list[dict]
+    trials: int | None
+
+    def having(self, *states: TrialState) -> list[FrozenTrial]:
+        """Return the trials in some states."""
+        return self.study.get_trials(deepcopy=False, states=states)
+
+    def ended(self) -> list[FrozenTrial]:
+        """Return the trials with a result; of a grid those of its points."""
+        trials = self.having(TrialState.COMPLETE, TrialState.PRUNED)
+        return [trial for trial in trials if self.trials or trial.user_attrs.get("point") in self.points]
+
+    def left(self) -> int:
+        """Count the points of a grid that have no result, or the trials that a search lacks."""
+        done = [trial.user_attrs.get("point") for trial in self.ended()]
+        return max(0, self.trials - len(done)) if self.trials else sum(point not in done for point in self.points)
+
+    def queue(self) -> None:
+        """Queue the points that never were, and those of which all trials failed."""
+        failed = [trial.user_attrs.get("point") for trial in self.having(TrialState.FAIL)]
+        others = [trial.user_attrs.get("point") for trial in self.having(*set(TrialState) - {TrialState.FAIL})]
+        for point in self.points:
+            skip = point in others or point not in failed
+            self.study.enqueue_trial(point, user_attrs={"point": point}, skip_if_exists=skip)
+
+    def work(self, call: Callable[[optuna.Trial, dict], float]) -> None:
+        """Run what is queued, or a search until the trials that ended or run are enough.
+
+        Args:
+            call: returns the loss of a trial and its values; a UserError of it fails the trial, and ends a search.
+        """
+
+        def run(trial: optuna.Trial) -> float:
+            if not self.trials and trial.user_attrs.get("point") not in self.points:
+                raise NotAsked
+            try:
+                return call(trial, {"arm": self.arm} | suggested(trial, self.space, not self.trials))
+            except UserError as error:
+                trial.set_user_attr("error", str(error))
+                raise
+
+        while True:
+            optuna.storages.fail_stale_trials(self.study)  # and queues them again
+            taken = len(self.ended()) + len(self.having(TrialState.RUNNING))
+            if taken >= self.trials if self.trials else not self.having(TrialState.WAITING):
+                return
+            try:
+                self.study.optimize(run, n_trials=1, catch=() if self.trials else (UserError, NotAsked))
+            except (UpdateFinishedTrialError, ValueError) as error:
+                # A worker that was suspended goes on with another trial: its own was failed, and queued again.
+                if isinstance(error, ValueError) and not str(error).startswith("Cannot tell a FAIL trial"):
+                    raise
+
+
+def open_studies(
+    name: str, sweep: Sweep, catalog: Catalog, scale: str, data: Path, out: Path, worker: int = 0
+) -> list[ArmStudy]:
+    """Make or join the studies of a sweep's arms, which have as many trials each, or the same grid.
+
+    Raises:
+        UserError: an unknown arm, a field that an arm can't have, or a database that can't be opened.
     """
-    values = {key: [float(value) for value in np.sort(table[key].unique())] for key in keys}
-    for key in keys:
-        losses = best_by(table, key)
-        losses = losses[losses.notna().sum(axis=1) > 1]
-        best, grown = losses.min(axis=1), set()
-        for edge, inner in ((0, 1), (-1, -2)):
-            at_edge, at_inner = losses[values[key][edge]], losses[values[key][inner]]
-            if ((at_edge == best) & (at_inner - at_edge > EDGE_GAIN)).any():
-                grown.add(float(f"{values[key][edge] ** 2 / values[key][inner]:.6g}"))
-        if grown:
-            return values | {key: sorted({*values[key], *grown})}
-    return {}
+    server, studies = os.environ.get("OPTUNA_STORAGE"), []
+    spaces = {arm: space_of(arm, sweep.space, catalog, scale) for arm in sweep.space["arm"]}
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        storage = RDBStorage(
+            server or f"sqlite:///{out / 'study.db'}",
+            engine_kwargs={} if server else {"connect_args": {"timeout": 60}},
+            heartbeat_interval=HEARTBEAT,
+            grace_period=3 * HEARTBEAT,
+            heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=3),
+        )
+    except Exception as error:  # of SQLAlchemy, of a driver, or of one that is missing
+        raise UserError(
+            f"{server or out / 'study.db'} can't be opened: {' '.join(str(error).split())[:200]}"
+        ) from error
+    for arm, space in spaces.items():
+        study = optuna.create_study(
+            study_name=f"{scale}/{name}@{arm}-{counting(arm, sweep, space, catalog, scale, data)}",
+            storage=storage,
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=4),
+            load_if_exists=True,
+        )
+        seed = 1000 * len(study.get_trials(deepcopy=False)) + worker  # what resumes draws nothing twice
+        study.sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True, multivariate=True)
+        points = first_points(sweep, space, catalog.scale(scale))
+        studies.append(ArmStudy(arm, study, space, points, sweep.trials))
+    return studies
 
 
-def grid_of(sweep: Sweep) -> str:
-    """Return the hash of what a grid grows from."""
-    return digest([sweep.model_dump(mode="json")[key] for key in ("space", "extend")])
+def table_of(studies: list[ArmStudy]) -> pd.DataFrame:
+    """Return the trials: of a search the number, fields, prose loss on the tune split, and how each ended.
 
-
-def grown_space(sweep: Sweep, path: Path) -> Space:
-    """Return the space of a sweep, with the values of its grid if this very grid was extended before."""
-    about = read_json(path) if path.exists() else {}
-    grown = about.get("values", {}) if about.get("grid") == grid_of(sweep) else {}
-    return sweep.space | {key: tuple(values) for key, values in grown.items()}
-
-
-def work_together(command: list[str], number: int, alone: Callable[[], None]) -> int:
-    """Work with `number` - 1 further processes of the same command, which end when this one does.
-
-    Returns:
-        How many of these failed or were killed; `alone` takes their work over.
+    Raises:
+        UserError: some are missing; the best of the others may not be the best.
     """
-    with started([[*command, "--worker", str(i)] for i in range(1, number)]) as others:
-        alone()
-        return sum(other.wait() != 0 for other in others)
-
-
-def counting(shown: tqdm, ended: Callable[[], int]) -> Callable[[Trial, float], None]:
-    """Return a function that shows in a bar the share of this worker's trial that is done.
-
-    The trials that all workers have ended are counted when each trial begins.
-    """
-    ended_before = cache(lambda study, number: ended())
-
-    def report(trial: Trial, share: float) -> None:
-        shown.n = ended_before(trial.study.study_name, trial.number) + share
-        shown.update(0)
-
-    return report
+    if left := sum(one.left() for one in studies):
+        failed = [trial for one in studies for trial in one.having(TrialState.FAIL)]
+        why = sorted({trial.user_attrs["error"] for trial in failed if "error" in trial.user_attrs})
+        words = f" ({'; '.join(why)})" if why else ""
+        raise UserError(f"{left} trials have no result{words}; start the sweep again: what is done is kept")
+    rows = []
+    for trial in (trial for one in studies for trial in one.ended()):
+        ended = "complete" if math.isfinite(trial.value) else "diverged"
+        state = {"prose": trial.value, "state": "pruned" if trial.state == TrialState.PRUNED else ended}
+        rows.append({"number": trial.number} | trial.user_attrs["settings"] | state)
+    table = pd.DataFrame(rows)
+    if not studies[0].trials:  # the order of a grid's trials means nothing, and depends on kills
+        table = table.drop(columns="number").sort_values([*table.columns[1:-2]], ignore_index=True)
+    return table.drop_duplicates(table.columns.difference(["number", "prose"]), ignore_index=True)
 
 
 def run_sweep(
@@ -110,78 +173,50 @@ def run_sweep(
     Args:
         data: token blocks.
         results: `results`/<scale>/sweeps/<name>/ gets data.csv, best.csv and figures.
-        number: processes; `worker` is this one's number, the first coordinates.
+        number: processes; `worker` is this one's number, and the first coordinates.
 
     Raises:
-        UserError: a mistake in the file, missing data, a failed worker.
+        UserError: a mistake in the file, missing data, trials without a result.
     """
     if catalog.scale(scale).training.mkl_avx512:
         mkl_avx512.load()
     sweep, name, out = read_sweep(file), file.stem, Path("sweeps") / scale / file.stem
-    folder = results / scale / "sweeps" / name
-    grown = out / "grown.json"  # the grid's values where it was extended, for workers and after a kill
-    space = grown_space(sweep, grown)
     call = partial(objective, sweep=sweep, catalog=catalog, scale=scale, data=data, out=out)
-    identify = partial(identity, catalog=catalog, scale=scale, data=data, out=out, at=sweep.variant)
-    parts = parts_of(name, sweep, space, identify)  # mistakes are named before anything runs
+    with locked(out):  # the same command may be started twice
+        studies = open_studies(name, sweep, catalog, scale, data, out, worker)
+        for one in studies if not worker else ():
+            one.queue()
     if worker:
-        work_all(parts, sweep, call, out, worker)
+        for one in studies:
+            one.work(partial(call, report=lambda share: None))
         return
     commit()  # as in training
-    command = ["sweep", str(file), "--scale", scale]
-    for number_of_extensions in range(1 + MOST_EXTENSIONS):
-        studies = [(part, open_study(part.name, sweep, out)) for part in parts]
-        for part, study in studies:
-            for point in first_points(sweep, part.space, catalog, scale) if sweep.first else ():
-                study.enqueue_trial(point, skip_if_exists=True)
-        if not number_of_extensions and (words := kept(out, studies)):
-            console.print(words, highlight=False)
-        done, total = progress_of(studies, sweep)
-        with bar(f"sweep {name}", total, done) as shown:
-            report = counting(shown, lambda studies=studies: progress_of(studies, sweep)[0])
-            alone = partial(work_all, parts, sweep, partial(call, report=report), out)
-            lost = work_together(command, min(number, total - done), alone)
-        if lost:
-            console.print(f"{lost} of {number} workers failed or were killed; their trials were taken over")
-        for part, study in studies:
-            check_complete(part, sweep, study)
-        table = pd.concat([trial_table(study, part) for part, study in studies], ignore_index=True)
-        more = extended(table, sweep.extend)
-        if not more:
-            break
-        whole = "; ".join(f"{key} {', '.join(f'{value:g}' for value in values)}" for key, values in more.items())
-        write_json(grown, {"grid": grid_of(sweep), "values": more})
-        if number_of_extensions == MOST_EXTENSIONS:
-            console.print(f"an arm still has its best at the grid's edge; start the command again for {whole}")
-            break
-        console.print(f"an arm has its best at the grid's edge: the grid is now {whole}, for all arms")
-        parts = parts_of(name, sweep, grown_space(sweep, grown), identify)
-    from stemrepro.sweeps.results import write_results  # this and the next take seconds, and other workers need neither
-    from stemrepro.tracking.sync import Tracker
+    total, left = sum(one.trials or len(one.points) for one in studies), sum(one.left() for one in studies)
+    workers = [["sweep", str(file), "--scale", scale, "--worker", str(i)] for i in range(1, min(number, left))]
+    seen: set[int] = set()
+    with bar(f"sweep {name}", total, total - left) as shown, started(workers) as others:
 
-    with locked(out):  # others that were started with the same command end at the same time
-        write_results(sweep, table, folder, catalog.arms)
-        write_json(folder / "provenance.json", provenance() | {"trials": len(table)})
-        Tracker(scale, catalog, RUNS, SCORES).sync_sweep(name, table)
-    best = best_settings(table)
-    console.print(best.to_string(index=False))
-    for sentence in sentences(edges(table, sweep.space)):
-        console.print(sentence)
-    if lines := tuned_lines(best):
-        console.print(f"for 'tuned' of recipes/scales/{scale}.yaml:", *lines, sep="\n", highlight=False, soft_wrap=True)
+        def show(share: float) -> None:
+            shown.n = total - sum(one.left() for one in studies) + share
+            shown.update(0)
 
+        while sum(one.left() for one in studies):
+            for one in studies:
+                one.work(partial(call, report=show))
+            if not (running := {trial._trial_id for one in studies for trial in one.having(TrialState.RUNNING)}):
+                break
+            for trial in running - seen:  # of other workers; one that died before its first sign of life stays else
+                studies[0].study._storage.record_heartbeat(trial)
+            seen |= running
+            time.sleep(1)
+        lost = sum(other.wait() != 0 for other in others)
+    if lost:
+        console.print(f"{lost} of {number} workers failed or were killed; their trials were taken over")
+    table = table_of(studies)
+    from stemrepro.sweeps.results import tuned_lines, write_results  # takes seconds, which other workers save
 
-def redraw(file: Path, catalog: Catalog, scale: str, results: Path) -> None:
-    """Write the results of a sweep again from its data.csv, without a trial.
-
-    Raises:
-        UserError: a mistake in the file, or no such results.
-    """
-    from stemrepro.sweeps.results import write_results
-
-    sweep, folder = read_sweep(file), results / scale / "sweeps" / file.stem
-    try:
-        table = pd.read_csv(folder / "data.csv")
-    except (OSError, ValueError) as error:
-        raise damaged(folder / "data.csv", error) from error
-    write_results(sweep, table, folder, catalog.arms)
+    with locked(out):
+        best = write_results(sweep, table, results / scale / "sweeps" / name)
+        write_json(results / scale / "sweeps" / name / "provenance.json", provenance() | {"trials": len(table)})
+    lines = [f"for 'tuned' of recipes/scales/{scale}.yaml:", *tuned_lines(best)]
+    console.print(best.to_string(index=False), *lines, sep="\n", highlight=False, soft_wrap=True)

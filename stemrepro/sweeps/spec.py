@@ -9,8 +9,8 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from stemrepro.common.yaml_records import Name, Strict, parse, read_yaml
 from stemrepro.config.address import MAIN
 
-ARM_FIELDS = ("table_rate_factor", "table_decay_factor", "table_init", "placement")
-"""Fields of an arm that a sweep may set; an arm without tables has none of them."""
+ARM_FIELDS = {"table_rate_factor": 1.0, "table_decay_factor": 1.0, "table_init": "xavier", "placement": "none"}
+"""Fields of an arm that a sweep may set, and what an arm without tables has in their place."""
 MODEL_FIELDS = ("embedding_std", "head_std")
 TRAINING_FIELDS = ("embedding_rate_factor", "embedding_decay_factor", "warmup")
 """Fields of a scale's model and training that a sweep may set."""
@@ -26,9 +26,8 @@ class Range(Strict):
     @model_validator(mode="after")
     def _fits(self) -> "Range":
         if not self.low < self.high or (self.log and self.low <= 0):
-            raise ValueError(
-                f"{self.low:g} to {self.high:g} is no range{', or none with a logarithm' if self.log else ''}"
-            )
+            with_log = ", or none with a logarithm" if self.log else ""
+            raise ValueError(f"{self.low:g} to {self.high:g} is no range{with_log}")
         return self
 
 
@@ -45,16 +44,10 @@ class Sweep(Strict):
     title: str
     sampler: Literal["grid", "tpe"]
     space: Space
-    variant: Name = Field(
-        MAIN, description="of recipes/variants.yaml, at which its runs are; the scale itself when left out"
-    )
+    variant: Name = Field(MAIN, description="of recipes/variants.yaml, at which its runs are; else the scale itself")
     trials: int | None = Field(None, gt=0, description="runs of an open search, for each arm")
     first: dict[str, tuple[float, ...]] = Field(
-        {},
-        description="a coarse grid with which an open search begins; the fields that it leaves out are the scale's",
-    )
-    extend: tuple[str, ...] = Field(
-        (), description="numeric keys whose values are extended while an arm's best lies at an edge, in this order"
+        {}, description="a coarse grid with which an open search begins; fields that it leaves out are the scale's"
     )
 
     @model_validator(mode="after")
@@ -62,9 +55,9 @@ class Sweep(Strict):
         keys = ("arm", "seed", "learning_rate", *ARM_FIELDS, *MODEL_FIELDS, *TRAINING_FIELDS)
         if unknown := [key for key in self.space if key not in keys]:
             raise ValueError(f"space has no '{unknown[0]}'; its keys are {', '.join(keys)}")
-        if missing := [key for key in ("arm", "seed", "learning_rate") if key not in self.space]:
+        if missing := [key for key in keys[:3] if key not in self.space]:
             raise ValueError(f"space lacks '{missing[0]}'")
-        rates, seeds = self.space["learning_rate"], self.space["seed"]
+        rates, seeds, grid = self.space["learning_rate"], self.space["seed"], self.sampler == "grid"
         lows = [rates.low] if isinstance(rates, Range) else rates
         if not lows or not all(isinstance(value, int | float) and value > 0 for value in lows):
             raise ValueError(f"learning_rate must be above 0 (got {rates})")
@@ -72,20 +65,16 @@ class Sweep(Strict):
             raise ValueError(f"seed must be a list of whole numbers from 0 on (got {seeds})")
         if isinstance(self.space["arm"], Range) or not self.space["arm"]:
             raise ValueError("arm must be a list of arms")
-        if self.sampler == "grid" and any(isinstance(values, Range) for values in self.space.values()):
+        if grid and any(isinstance(values, Range) for values in self.space.values()):
             raise ValueError("a grid needs lists, not ranges")
-        if (self.sampler == "tpe") != (self.trials is not None):
+        if grid != (self.trials is None):
             raise ValueError("an open search (tpe) needs `trials`, a grid has as many as its points")
         for key, values in self.first.items():
             span = self.space.get(key)
             if not isinstance(span, Range) or any(not span.low <= value <= span.high for value in values):
                 raise ValueError(f"first: '{key}' {list(values)} must lie in a range of the space")
-        if self.first and (self.sampler == "grid" or math.prod(map(len, self.first.values())) > self.trials):
+        if self.first and math.prod(map(len, self.first.values())) > (self.trials or 0):
             raise ValueError("first: an open search begins with no more points than it has trials, a grid with none")
-        for key in self.extend:
-            values = () if self.sampler != "grid" else self.space.get(key, ())
-            if len(values) < 2 or not all(isinstance(value, int | float) for value in values):
-                raise ValueError(f"extend '{key}' must be a key of a grid's space with two numbers or more")
         return self
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import optuna
-from optuna.trial import Trial
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.files import digest, locked
@@ -16,180 +15,144 @@ from stemrepro.common.yaml_records import parse
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import Arm, run_settings
 from stemrepro.config.catalog import Catalog
-from stemrepro.config.scale import Scale, Shape, Variant
+from stemrepro.config.scale import Scale, Variant
 from stemrepro.config.sources import prose
-from stemrepro.config.training import Training
 from stemrepro.data.integrity import read_index, verified_hash
-from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import row_elements
 from stemrepro.sweeps.spec import ARM_FIELDS, MODEL_FIELDS, TRAINING_FIELDS, Range, Space, Sweep
 from stemrepro.training.run import Run
 
 
-def suggested(trial: Trial, space: Space) -> dict:
+def numeric(values: tuple) -> bool:
+    """Tell whether a list of the space holds numbers, and not names."""
+    return all(isinstance(value, int | float) for value in values)
+
+
+def suggested(trial: optuna.Trial, space: Space, grid: bool) -> dict:
     """Return a value for every key of the space.
 
-    A grid may grow within its study. Optuna's lists can't grow, so that names are taken from the grid's point as they
-    are, and numbers from a wide range.
+    A grid's points are queued, and nothing else of it is run: its numbers may become more within a study, which
+    Optuna's lists can't.
     """
-    chosen, point = {}, trial.user_attrs.get("point", {})
+    chosen = {}
     for key, values in space.items():
         if isinstance(values, Range):
             chosen[key] = trial.suggest_float(key, values.low, values.high, log=values.log)
-        elif key == "seed":
-            chosen[key] = trial.suggest_int(key, min(values), max(values)) if len(set(values)) > 1 else values[0]
-        elif all(isinstance(value, int | float) for value in values):
-            chosen[key] = trial.suggest_float(key, 0.0, 1e6)
-        elif key in point:
-            chosen[key] = point[key]
+        elif not grid or not numeric(values):
+            chosen[key] = trial.suggest_categorical(key, sorted(values))
         else:
-            chosen[key] = trial.suggest_categorical(key, list(values))
+            suggest = trial.suggest_int if key == "seed" else trial.suggest_float
+            chosen[key] = suggest(key, min(values), max(values))
     return chosen
 
 
-def has_tables(arm: str, catalog: Catalog, scale: str) -> bool:
-    """Tell whether a model of this arm has tables."""
-    return row_elements(run_settings(Address(MAIN, arm), catalog.arms[arm], Variant(), catalog.scale(scale))[0]) > 0
+def space_of(arm: str, space: Space, catalog: Catalog, scale: str) -> Space:
+    """Return the space of one arm; one without tables has no fields of tables.
+
+    Raises:
+        UserError: an unknown arm.
+    """
+    if arm not in catalog.arms:
+        raise unknown("arm", arm, catalog.arms, "recipes/arms.yaml")
+    model, _ = run_settings(Address(MAIN, arm), catalog.arms[arm], Variant(), catalog.scale(scale))
+    left_out = ("arm",) if row_elements(model) else ("arm", *ARM_FIELDS)
+    return {key: values for key, values in space.items() if key not in left_out}
 
 
-def searched(space: Space, catalog: Catalog, scale: str) -> Space:
-    """Return the space; if its only arm has no tables, without the fields that such an arm can't have."""
-    tableless = len(space["arm"]) == 1 and not has_tables(space["arm"][0], catalog, scale)
-    return {key: values for key, values in space.items() if not (tableless and key in ARM_FIELDS)}
+def combinations(space: dict) -> list[dict]:
+    """Return every combination of a grid's values, in the order of its keys; numbers but seeds are floats."""
+    lists = [values if key == "seed" or not numeric(values) else map(float, values) for key, values in space.items()]
+    return [dict(zip(space, values, strict=True)) for values in itertools.product(*lists)]
 
 
-def plain_fields(model: Shape | ModelConfig, training: Training) -> dict:
-    """Return the fields of a scale's or run's model and training, by the space's keys; stds are numbers."""
-    stds = {key: getattr(model, key) or model.width**-0.5 for key in MODEL_FIELDS}
-    return stds | {key: getattr(training, key) for key in TRAINING_FIELDS}
-
-
-def first_points(sweep: Sweep, space: Space, catalog: Catalog, scale: str) -> list[dict]:
-    """Return the coarse grid that an open search of one arm begins with; other ranges are at the scale's values.
+def first_points(sweep: Sweep, space: Space, scale: Scale) -> list[dict]:
+    """Return the points that are queued: a grid, or that with which a search begins, at the scale's values else.
 
     Raises:
         UserError: a range of a field that the scale's schedule doesn't have.
     """
-    settings = catalog.scale(scale)
-    fields = {"learning_rate": settings.learning_rate, "table_rate_factor": 1.0, "table_decay_factor": 1.0}
-    fields |= plain_fields(settings.model, settings.training)
-    keys = [key for key, values in searched(space, catalog, scale).items() if isinstance(values, Range)]
-    if missing := [key for key in keys if fields[key] is None]:
-        raise UserError(
-            f"sweep space {missing[0]}: scale '{scale}' (schedule '{settings.training.schedule}') "
-            "has no such field to start from"
-        )
-    return [
-        {key: fields[key] for key in keys} | dict(zip(sweep.first, values, strict=True))
-        for values in itertools.product(*sweep.first.values())
-    ]
-
-
-def with_fields(scale: Scale, values: dict) -> Scale:
-    """Return the scale with a trial's learning rate and fields of model and training."""
-    parts = {
-        part: getattr(scale, part).model_copy(update={key: values[key] for key in keys if key in values})
-        for part, keys in (("model", MODEL_FIELDS), ("training", TRAINING_FIELDS))
-    }
-    return scale.model_copy(update=parts | {"learning_rate": float(values["learning_rate"])})
+    if sweep.sampler == "grid":
+        return combinations(space)
+    given = {"learning_rate": scale.learning_rate} | ARM_FIELDS
+    given |= {key: getattr(scale.model, key) or scale.model.width**-0.5 for key in MODEL_FIELDS}
+    given |= {key: getattr(scale.training, key) for key in TRAINING_FIELDS}
+    keys = [key for key, values in space.items() if isinstance(values, Range)]
+    if missing := [key for key in keys if given[key] is None]:
+        raise UserError(f"sweep space {missing[0]}: the schedule '{scale.training.schedule}' has no such field")
+    grid = combinations({key: values for key, values in sweep.first.items() if key in keys}) if sweep.first else []
+    return [{key: given[key] for key in keys} | point for point in grid]
 
 
 def run_of(values: dict, catalog: Catalog, scale_name: str, data: Path, out: Path, at: str = MAIN) -> Run:
     """Return the run of some settings.
 
-    An arm without tables has no table fields, so that they don't count as other settings.
-
     Raises:
-        UserError: an unknown arm, or a field that the arm can't have.
+        UserError: an unknown variant, or a field that the arm can't have.
     """
     scale, name = catalog.scale(scale_name), values["arm"]
-    if name not in catalog.arms:
-        raise unknown("arm", name, catalog.arms, "recipes/arms.yaml")
-    scale = with_fields(scale, values)
+    parts = {
+        part: getattr(scale, part).model_copy(update={key: values[key] for key in keys if key in values})
+        for part, keys in (("model", MODEL_FIELDS), ("training", TRAINING_FIELDS))
+    }
+    scale = scale.model_copy(update=parts | {"learning_rate": float(values["learning_rate"])})
     if at != MAIN and at not in catalog.variants:
         raise unknown("variant", at, catalog.variants, "recipes/variants.yaml")
-    arm, address = catalog.arms[name], Address(at, name)
     variant = catalog.variant(at).model_copy(update={"learning_rate": 1.0})  # a trial names its learning rate
-    if has_tables(name, catalog, scale_name):
-        fields = {key: values[key] for key in ARM_FIELDS if values.get(key) is not None}
+    arm, address, seed = catalog.arms[name], Address(at, name), int(values["seed"])
+    if fields := {key: values[key] for key in ARM_FIELDS if key in values}:
         arm = parse(Arm, arm.model_dump() | fields, RECIPES / "arms.yaml", name)
     model, training = run_settings(address, arm, variant, scale)
-    seed = int(values["seed"])
     settings = {"arm": arm.model_dump(mode="json"), "rate": training.learning_rate, "seed": seed}
     settings |= {field: values[field] for field in (*MODEL_FIELDS, *TRAINING_FIELDS) if field in values}
     settings |= {} if at == MAIN else {"variant": at}
-    key = digest(settings)
     text = read_index(data)["splits"]["train"]["sha256"]
-    return Run(address, seed, model, training, out / "runs" / f"{name}-{key}", scale.data, data, text)
+    return Run(address, seed, model, training, out / "runs" / f"{name}-{digest(settings)}", scale.data, data, text)
 
 
-def identity(values: dict, catalog: Catalog, scale: str, data: Path, out: Path, at: str = MAIN) -> str:
-    """Return the hash of all that decides the loss of some settings: run, code, text, and how it is scored."""
-    run = run_of(values, catalog, scale, data, out, at)
-    scored = catalog.scale(scale).evaluation.model_dump(mode="json")
-    return digest([run.config, scored, read_index(data)["splits"]["tune"]["sha256"]])
+def counting(arm: str, sweep: Sweep, space: Space, catalog: Catalog, scale: str, data: Path) -> str:
+    """Return the hash of all that trials of an arm share: code, text, settings and scoring.
 
-
-def settings_of(run: Run, values: dict) -> dict:
-    """Return a run's values of the space's keys; neutral ones where its arm has no such fields."""
-    plain = {"arm": run.address.arm, "seed": run.seed, "learning_rate": run.training.learning_rate}
-    tables = {
-        "table_rate_factor": run.training.table_rate_factor,
-        "table_decay_factor": run.training.table_decay_factor,
-        "table_init": run.model.table_init,
+    Optuna learns from all trials of a search, whose space counts too. A grid may get more numbers.
+    """
+    base = {"arm": arm, "seed": 0, "learning_rate": catalog.scale(scale).learning_rate}
+    places = [{"placement": place} for place in ("third", "half", "full")] if "placement" in space else [{}]
+    runs = [run_of(base | place, catalog, scale, data, Path(), sweep.variant).config for place in places]
+    searched = {
+        key: values.model_dump() if isinstance(values, Range) else sorted(values)
+        for key, values in space.items()
+        if sweep.sampler == "tpe" or not numeric(values)
     }
-    plain |= plain_fields(run.model, run.training)
-    has = row_elements(run.model) > 0
-    neutral = {"table_rate_factor": 1.0, "table_decay_factor": 1.0, "table_init": "xavier", "placement": "none"}
-    given = plain | (tables | {"placement": values.get("placement")} if has else neutral)
-    return {key: given[key] for key in values}
-
-
-def mean_prose(losses: dict[str, float]) -> float:
-    """Return the mean of losses by source over the sources of prose."""
-    return float(np.mean([losses[source] for source in prose(losses)]))
-
-
-def tune_loss(run: Run, tokens: int, batch: int) -> float:
-    """Return the prose loss of a run on the tune split, in nats per token; infinite if it diverged."""
-    from stemrepro.data.blocks import TokenBlocks
-    from stemrepro.evaluation.weights import load_run
-    from stemrepro.training.callbacks import losses_by_source
-
-    if run.diverged is not None:
-        return math.inf
-    blocks = TokenBlocks(run.blocks, "tune", run.training.sequence, run.model.vocab)
-    return mean_prose(losses_by_source(load_run(run), blocks, tokens, batch))
+    scored = catalog.scale(scale).evaluation.model_dump(mode="json")
+    return digest([runs, searched, scored, read_index(data)["splits"]["tune"]["sha256"]])
 
 
 def objective(
-    trial: Trial,
-    sweep: Sweep,
-    space: Space,
-    catalog: Catalog,
-    scale: str,
-    data: Path,
-    out: Path,
-    report: Callable[[Trial, float], None] = lambda *_: None,
-) -> float:
-    """Train the trial's run and score it; in an open search the pruner may end it at an evaluation.
+    trial: optuna.Trial, values: dict, sweep: Sweep, catalog: Catalog, scale: str, data: Path, out: Path,
+    report: Callable[[float], None],
+) -> float:  # fmt: skip
+    """Train the run of a trial's values; return its prose loss on the tune split (nats per token), inf if it diverged.
 
     Args:
-        report: called with the trial and the share of its training that is done.
+        report: called with the share of its training that is done.
 
     Raises:
         UserError: the text isn't the one that was written.
-        optuna.TrialPruned: its loss was above the median of the trials before it.
+        optuna.TrialPruned: in an open search its loss at an evaluation was above the median of the trials before it.
     """
     import torch
 
+    from stemrepro.data.blocks import TokenBlocks
+    from stemrepro.evaluation.weights import load_run
+    from stemrepro.training.callbacks import losses_by_source
     from stemrepro.training.train import train
 
-    values, evaluation = suggested(trial, searched(space, catalog, scale)), catalog.scale(scale).evaluation
-    run = run_of(values, catalog, scale, data, out, sweep.variant)
+    run, asked = run_of(values, catalog, scale, data, out, sweep.variant), catalog.scale(scale).evaluation
     verified_hash(data)
-    trial.set_user_attr("settings", settings_of(run, {key: values.get(key) for key in space}))
+    trial.set_user_attr("settings", {key: values.get(key, ARM_FIELDS.get(key)) for key in sweep.space})
     torch.set_num_threads(run.training.threads)
+
+    def mean_prose(losses: dict[str, float]) -> float:
+        return float(np.mean([losses[source] for source in prose(losses)]))
 
     def on_eval(step: int, losses: dict[str, float]) -> None:
         if sweep.sampler == "tpe":
@@ -198,7 +161,10 @@ def objective(
                 raise optuna.TrialPruned
 
     with locked(run.folder.with_name(f"{run.folder.name}.lock")):  # another worker may have the same settings
-        train(run, lambda step, *_: report(trial, step / run.training.steps), replace=True, on_eval=on_eval)
+        train(run, lambda step, *_: report(step / run.training.steps), replace=True, on_eval=on_eval)
         for table in run.folder.glob("tables-*"):
             table.unlink()
-        return tune_loss(run, evaluation.tokens, evaluation.batch)
+        if run.diverged is not None:
+            return math.inf
+        blocks = TokenBlocks(run.blocks, "tune", run.training.sequence, run.model.vocab)
+        return mean_prose(losses_by_source(load_run(run), blocks, asked.tokens, asked.batch))

@@ -6,8 +6,9 @@ import pandas as pd
 import pytest
 
 from stemrepro.config.address import MAIN, Address
+from stemrepro.measures.losses import ArmLosses
 from stemrepro.report.verdicts import read_verdicts
-from stemrepro.tracking.arm import GAP, REFERENCE, arm_metrics, final_scores, gap, losses_of
+from stemrepro.tracking.arm import REFERENCE, gap, summary_of
 from tests.conftest import ROOT
 
 SCALES = [scale for scale in ("laptop", "ladder") if (ROOT / "scores" / scale / "losses").is_dir()]
@@ -38,23 +39,20 @@ def test_gaps_are_those_that_recipes_publish(scale, catalog):
         assert gap(ROOT / "scores" / scale, address) == pytest.approx(ours, abs=1e-6), name
 
 
-def test_an_arm_of_the_laptop(catalog):
-    address, scores = Address(MAIN, "stem-full"), ROOT / "scores" / "laptop"
-    arm = losses_of(scores, address)
-    values = final_scores(catalog, scores, address, arm.summary["params_hash"])
-    assert list(values["final/prose_loss"]) == arm.scored
-    metrics = arm_metrics(scores, address, values)
+def test_the_summary_of_an_arm_of_the_laptop(catalog):
+    scores = ROOT / "scores" / "laptop"
+    metrics, tags = summary_of(catalog, "laptop", scores, Address(MAIN, "stem-full"))
     about = json.loads((scores / "losses/main/stem-full/summary.json").read_text())
     assert metrics["final/prose_loss"] == pytest.approx(about["loss"]["prose"]["nats_per_token"], abs=1e-6)
-    assert metrics[GAP] == round(gap(scores, address), 6) > 0
-    assert metrics["cost/flops_per_token"] == about["forward_flops_per_token"]
-    assert metrics["cost/parameters"] == about["parameters"]["total"]
-    assert metrics["cost/tables_parameters"] == about["parameters"]["tables"]
-    assert arm_metrics(scores, address, final_scores(catalog, scores, address, "other settings")) == {}
+    assert metrics["final/prose_gap"] > 0
+    assert metrics["model/flops_per_token"] == about["forward_flops_per_token"]
+    assert metrics["model/tables_parameters"] == about["parameters"]["tables"]
+    assert tags["variant"] == "main"
 
 
-def test_an_arm_of_another_shape_has_a_gap_too():
+def test_an_arm_of_another_shape_has_a_gap_too(catalog):
     address, scores = Address(MAIN, "dense-equal-size"), ROOT / "scores" / "width"
     assert gap(scores, address) is None  # its width is in the settings that arms share
-    means = [losses_of(scores, Address(MAIN, arm)).loss("prose").mean() for arm in ("dense", "dense-equal-size")]
-    assert gap(scores, address, shaped=True) == pytest.approx(means[0] - means[1], abs=1e-6)
+    means = [ArmLosses(scores / "losses/main" / arm).loss("prose").mean() for arm in ("dense", "dense-equal-size")]
+    found = summary_of(catalog, "width", scores, address)[0]["final/prose_gap"]
+    assert found == pytest.approx(means[0] - means[1], abs=1e-6)

@@ -1,0 +1,161 @@
+"""Best settings, edges and figures of tables of trials with a right answer."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from stemrepro.config.scale import TunedSettings
+from stemrepro.sweeps.results import best_settings, figures, tuned_lines, write_results
+from stemrepro.sweeps.spec import Range, Sweep, read_sweep
+from tests.conftest import ROOT
+
+RATES = [0.005, 0.01, 0.02]
+COMMITTED = sorted(path.parent for path in ROOT.glob("results/*/sweeps/*/data.csv"))
+
+
+def trials(arm, loss, seed=100, **values):
+    """Every combination of values, with loss(*combination)."""
+    rows = [dict(zip(values, row, strict=True)) for row in itertools.product(*values.values())]
+    table = pd.DataFrame([{"arm": arm} | row | {"seed": seed, "prose": loss(**row)} for row in rows])
+    table["state"] = np.where(np.isfinite(table["prose"]), "complete", "diverged")
+    return table.reset_index(names="number")
+
+
+@pytest.mark.parametrize(
+    ("best", "end"), [(0.005, "lowest"), (0.02, "highest"), (0.01, None), (0.004, "lowest"), (0.05, "highest")]
+)
+def test_the_best_of_a_grid_at_its_first_or_last_value(best, end):
+    table = trials("dense", lambda learning_rate: 4 + abs(np.log(learning_rate / best)), learning_rate=RATES)
+    (found,) = best_settings(table, {"learning_rate": tuple(RATES)}).to_dict("records")
+    assert found["learning_rate"] == min(RATES, key=lambda rate: abs(np.log(rate / best)))
+    assert found["at_edge"] == (f"learning_rate {end}" if end else "")
+
+
+def test_a_rate_beyond_which_runs_diverge_is_no_edge():
+    table = trials("dense", lambda learning_rate: 5 if learning_rate < 0.02 else np.inf, learning_rate=RATES)
+    table.loc[1, "prose"] = 4
+    assert best_settings(table, {})["at_edge"].tolist() == [""]
+
+
+def test_an_arm_has_edges_in_fields_that_it_has():
+    """Dense is tried at one table factor, and a name has no order."""
+
+    def loss(learning_rate, table_rate_factor, placement):
+        return 4 + abs(learning_rate - 0.01) + 1 / table_rate_factor
+
+    stem = trials("stem", loss, learning_rate=RATES, table_rate_factor=[1.0, 2.0], placement=["full", "third"])
+    dense = trials(
+        "dense", lambda learning_rate, **_: learning_rate,
+        learning_rate=RATES, table_rate_factor=[1.0], placement=["none"],
+    )  # fmt: skip
+    best = best_settings(pd.concat([stem, dense], ignore_index=True), {}).set_index("arm")["at_edge"]
+    assert best.to_dict() == {"dense": "learning_rate lowest", "stem": "table_rate_factor highest"}
+
+
+@pytest.mark.parametrize(
+    ("best", "log", "end"),
+    [
+        (0.00105, True, "lowest"),  # 0.7% of the way from 0.001 to 1 in its logarithm, 0.005% plainly
+        (0.01, True, None),  # a third of the way in its logarithm
+        (0.01, False, "lowest"),  # 0.9% of the way
+        (0.96, False, "highest"),
+        (0.94, False, None),
+        (0.9, True, "highest"),  # 98% of the way
+    ],
+)
+def test_near_the_end_of_a_range(best, log, end):
+    table = trials("dense", lambda warmup: abs(warmup - best), warmup=[0.05, best, 0.5])
+    found = best_settings(table, {"warmup": Range(low=0.001, high=1.0, log=log)})["at_edge"].tolist()
+    assert found == [f"warmup {end}" if end else ""]
+
+
+def test_one_seed_that_diverged_is_enough_and_pruned_runs_and_lost_arms_have_no_best():
+    """0.02 is better on one seed and lost the other; 0.03 was stopped at a lower loss."""
+    rows = [("dense", 0.01, 0, 4.1), ("dense", 0.01, 1, 4.0), ("dense", 0.02, 0, 3.9), ("dense", 0.02, 1, np.inf),
+            ("dense", 0.03, 0, 3.0), ("blend", 0.01, 0, np.inf), ("blend", 0.02, 0, np.inf)]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["arm", "learning_rate", "seed", "prose"])
+    table["state"] = ["complete" if loss < 9 else "diverged" for loss in table["prose"]]
+    table.loc[4, "state"] = "pruned"
+    best = best_settings(table, {})
+    assert best[["arm", "learning_rate"]].to_numpy().tolist() == [["dense", 0.01]]
+    assert best["prose"].item() == pytest.approx(4.05)
+
+
+@pytest.mark.parametrize("folder", COMMITTED, ids=lambda folder: folder.name)
+def test_committed_bests_follow_from_committed_trials(folder):
+    sweep = read_sweep(ROOT / f"recipes/sweeps/{folder.name}.yaml")
+    table = pd.read_csv(folder / "data.csv")
+    found = best_settings(table, sweep.space).to_csv(index=False, float_format="%.6g")
+    assert found == (folder / "best.csv").read_text()
+    if sweep.sampler == "grid":  # what is committed is what the file asks for
+        asked = {(arm, rate) for arm in sweep.space["arm"] for rate in sweep.space["learning_rate"]}
+        assert set(zip(table["arm"], table["learning_rate"], strict=True)) == asked
+
+
+def test_the_best_settings_as_lines_of_a_scale_are_read_back():
+    best = pd.DataFrame({
+        "arm": ["dense", "mine"], "learning_rate": [0.016, 0.0115815777], "table_rate_factor": [1.0, 4.0],
+        "table_init": ["xavier", "small"], "prose": [4.0, 3.9],
+    })  # fmt: skip
+    read = yaml.safe_load("\n".join(["tuned:", *tuned_lines(best)]))["tuned"]
+    assert {arm: TunedSettings(**settings) for arm, settings in read.items()} == {
+        "dense": TunedSettings(learning_rate=0.016, table_init="xavier"),
+        "mine": TunedSettings(learning_rate=0.0115816, table_rate_factor=4.0, table_init="small"),
+    }
+
+
+SPACE = {"arm": ["dense", "stem"], "learning_rate": {"low": 0.01, "high": 0.1, "log": True},
+         "warmup": {"low": 0, "high": 1}, "seed": [0]}  # fmt: skip
+
+
+@pytest.fixture
+def search():
+    """Two arms whose loss follows from the learning rate, with a trial that diverged and one that was pruned."""
+    values = {"learning_rate": [0.01, 0.02, 0.04, 0.08], "warmup": [0.1, 0.2, 0.3]}
+    tables = [
+        trials(arm, lambda learning_rate, warmup, at=at: at + learning_rate, **values)
+        for arm, at in (("dense", 4), ("stem", 3))
+    ]
+    table = pd.concat(tables, ignore_index=True)
+    table.loc[0, ["prose", "state"]] = np.inf, "diverged"
+    table.loc[13, ["prose", "state"]] = 1.0, "pruned"
+    return Sweep(title="t", sampler="tpe", trials=12, space=SPACE), table
+
+
+def test_the_figures_show_each_trial_that_ended(search):
+    sweep, table = search
+    shown = dict(figures(sweep, table))
+    assert set(shown) == {"figure", "parallel", "importances", "history"}
+    ended = table[np.isfinite(table["prose"]) & (table["state"] == "complete")]
+    for axes, arm in zip(shown["figure"].axes, ("dense", "stem"), strict=True):
+        assert arm in axes.get_title(loc="left") + axes.get_title()
+        dots = sorted(axes.collections[0].get_offsets().tolist())
+        rows = ended.loc[ended["arm"] == arm, ["learning_rate", "prose"]].to_numpy().tolist()
+        assert np.array(dots) == pytest.approx(np.array(sorted(rows)))
+    bars = {text.get_text(): bar.get_width() for text, bar in zip(
+        shown["importances"].axes[0].get_yticklabels(), shown["importances"].axes[0].patches, strict=True)}  # fmt: skip
+    assert bars["learning_rate"] > 0.8
+    history = [line.get_ydata() for line in shown["history"].axes[0].lines]
+    for arm, best in zip(("dense", "stem"), history, strict=True):
+        assert best == pytest.approx(np.minimum.accumulate(ended.loc[ended["arm"] == arm, "prose"]))
+
+
+def test_figures_are_the_same_bytes_each_time_and_none_are_drawn_of_nothing(search, tmp_path):
+    sweep, table = search
+    for folder in ("a", "b"):
+        write_results(sweep, table, tmp_path / folder)
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+    write_results(sweep, table.assign(prose=np.inf, state="diverged"), tmp_path / "c")
+    assert {path.name for path in (tmp_path / "c").iterdir()} == {"data.csv", "best.csv"}
+
+
+def test_a_grid_of_one_field_has_one_figure_and_rates_are_a_line():
+    table = trials("dense", lambda learning_rate: 4 + learning_rate, learning_rate=RATES)
+    sweep = Sweep(title="t", sampler="grid", space={"arm": ["dense"], "learning_rate": RATES, "seed": [100]})
+    (shown,) = figures(sweep, table)
+    (line,) = shown[1].axes[0].lines
+    assert line.get_xydata() == pytest.approx(table[["learning_rate", "prose"]].to_numpy())
