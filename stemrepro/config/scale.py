@@ -116,7 +116,9 @@ class Scale(OfSomeScales):
     def step_time(self, arm: str) -> float:
         """Return the time of a training step of an arm over dense's; UserError where the scale doesn't know it."""
         if arm not in self.step_times and arm != "dense":
-            raise UserError(f"no step time of {arm} is known: measure it with benchmarks.engine, for the scale's step_times")
+            raise UserError(
+                f"no step time of {arm} is known: measure it with benchmarks.engine, for the scale's step_times"
+            )
         return self.step_times.get(arm, 1.0)
 
 
