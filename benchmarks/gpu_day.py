@@ -42,7 +42,7 @@ FOR = ("--python-version=3.12", "--implementation=cp", "--platform=manylinux_2_2
 LEFT = """Left to do:
 * 'dvc repro', 'stemrepro docs', 'make test'
 * outcomes next to the predictions (docs/predictions.csv), also those that were wrong
-* card, driver and the seconds of the sections in docs/performance.md and docs/cluster.md
+* card, driver and the seconds of the sections in docs/method.md and docs/cluster.md
 * commit scores/gpu, results, docs/gpu.csv, recipes and dvc.lock together"""
 EXCLUDED = Path(".git/info/exclude")
 JOB = ("-m", "benchmarks.gpu_job")

@@ -65,7 +65,7 @@ WORDS = {
     "atlas/knowledge_editing/everything-moves": "undecided",
     "laptop/rivals/over-learned-router": "undecided",
 }
-"""Claims with another word; docs/verdicts.md has the reasons."""
+"""Claims with another word; docs/method.md has the reasons."""
 OWN = {
     "laptop/ablation_graveyard": "dense-over-gate up-over-gate dagger-not-better",
     "laptop/rivals": "equal-flops equal-latency equal-size over-learned-router",

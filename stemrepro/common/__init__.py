@@ -1,1 +1,1 @@
-"""What every room may use: errors, files, paths, progress, processes, and the hash of code."""
+"""What every layer may use: errors, files, paths, progress, processes, and the hash of code."""

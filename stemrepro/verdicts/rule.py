@@ -1,4 +1,4 @@
-"""One rule from differences to a word, the same for every claim (docs/verdicts.md).
+"""One rule from differences to a word, the same for every claim (docs/method.md).
 
 A difference is signed so that the claim makes it positive. m is the smallest effect that counts. The 99% t interval
 over the seeds decides, by the first line that fits:

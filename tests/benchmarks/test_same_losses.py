@@ -1,4 +1,4 @@
-"""What decides whether another commit's runs are kept; the tool itself trains for two minutes (docs/reliability.md)."""
+"""What decides whether another commit's runs are kept; the tool itself trains for two minutes (docs/method.md)."""
 
 from dataclasses import replace
 

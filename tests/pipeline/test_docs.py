@@ -53,7 +53,7 @@ CAPTION = re.compile(r"\)\n\n\*([^*\n].*?)\*\n\n", re.DOTALL)
     ("page", "first", "last", "expressions"),
     [
         ("README.md", "\n## Six findings\n", "\n## Read a verdict\n", 15),
-        ("findings.md", "\n## ", None, 100),
+        ("results.md", "\n## ", None, 100),
     ],
 )
 def test_no_number_in_findings_and_captions_is_loose(page, first, last, expressions):
