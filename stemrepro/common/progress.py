@@ -51,7 +51,7 @@ def bar(what: str, total: float | None, done: float = 0) -> tqdm:
     style = {"bar_format": BAR if terminal else LINE} if total else {}
     file = sys.stderr if terminal else _Log()
     return tqdm(desc=what, total=total, initial=done, file=file, miniters=0, smoothing=0, delay=1e-9, leave=False,
-                **look, **style)  # fmt: skip
+                disable=False, **look, **style)  # fmt: skip
 
 
 def track(items: Iterable[Item], what: str, total: float | None = None) -> Iterator[Item]:

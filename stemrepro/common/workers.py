@@ -9,6 +9,7 @@ import math
 import multiprocessing
 import os
 import pkgutil
+import signal
 import sys
 import tempfile
 import threading
@@ -18,7 +19,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from multiprocessing import util
+from multiprocessing import resource_tracker, util
 from multiprocessing.sharedctypes import Synchronized
 from queue import Empty
 
@@ -115,6 +116,10 @@ def fork_server(threads: int, *preload: str) -> multiprocessing.context.ForkServ
         util.get_temp_dir()  # makes it there, and keeps it
         tempfile.tempdir = before
     os.environ.update(ENVIRONMENT | {"OMP_NUM_THREADS": str(threads)})
+    if threading.current_thread() is threading.main_thread():
+        heard = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which multiprocessing's own helper inherits
+        resource_tracker.ensure_running()
+        signal.signal(signal.SIGHUP, heard)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["stemrepro.common.fork_server", *preload])
     return context

@@ -311,19 +311,15 @@ def test_edit_and_generate_on_a_trained_run(atlas_run, atlas_sample, tmp_path, m
 
 
 @pytest.mark.slow
-def test_analyses_end_with_how_many_claims_they_measured_and_judging_with_how_they_came_out(project):
+def test_analyses_leave_verdicts_and_say_where(project):
     """Two are drawn at a time, in workers; the first has estimates alone."""
     shutil.copy(ROOT / "recipes/paper_audit.yaml", project / "recipes")
     done = run("analyse", "cost_model", "paper_audit", "--scale", "tiny")
     assert done.exit_code == 0, done.output
+    assert "results/tiny/" in done.stdout
     claims = load(ROOT / "recipes").recipe("paper_audit").claims
-    assert plain(done.stdout).startswith(f"evidence about {len(claims)} claims: ")
-    said = plain(run("judge", "--scale", "tiny").stdout)
-    assert said.startswith(f"{len(claims)} claims; ")
-    assert said.endswith("in results/tiny/")
-    assert sum(map(int, re.findall(r"(\d+) [a-z]", said.partition("; ")[2]))) == len(claims)
     rows = json.loads((project / "results/tiny/paper_audit/verdicts.json").read_text())
-    assert {row["claim"] for row in rows} == claims.keys()
+    assert [row["claim"] for row in rows] == list(claims)
 
 
 @pytest.mark.slow
