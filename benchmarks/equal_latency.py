@@ -25,27 +25,25 @@ def equal_factor(factors: np.ndarray, ratios: np.ndarray) -> float:
 
 
 def main() -> None:
-    """Print a row per width, and the factor of the scale's ffn_width."""
+    """Print quartiles of a step / the other's by width, and the factor of the scale's ffn_width."""
     parser = parser_of(__doc__, rounds=120)
     parser.add_argument("--arm", default="dense")
     parser.add_argument("--other", default="stem-full")
     parser.add_argument("--factors", type=float, nargs="+", default=(0.6, 0.7, 0.8, 0.9, 1.0, 1.1))
     options = parser.parse_args()
     scale, runs = ready(options, (options.other, options.arm))
-    widths = [round(factor * scale.model.ffn_width) for factor in options.factors]
-    arm = runs[options.arm]
-    tried = [runs[options.other], *(replace(arm, model=replace(arm.model, ffn_width=width)) for width in widths)]
-    steps = {str(k): own_step(LanguageModule(run, compile=scale.training.compile)) for k, run in enumerate(tried)}
-    size = scale.training.micro_batch, scale.model.sequence + 1
-    seconds = np.stack([*interleaved(steps, size, scale.model.vocab, options.rounds).values()], axis=1)
-    ratios, factors = seconds[:, 1:] / seconds[:, :1], np.array(widths) / scale.model.ffn_width
-    table = pd.DataFrame({"ffn_width": widths, "ms": 1e3 * np.median(seconds[:, 1:], axis=0)}, factors.round(2))
-    table[["25%", f"step / {options.other}", "75%"]] = np.quantile(ratios, (0.25, 0.5, 0.75), axis=0).T
-    print(table.round(3).to_string())
-    fifths = [equal_factor(factors, fifth) for fifth in np.array_split(ratios, 5)]
-    print(f"{options.other}: {1e3 * np.median(seconds[:, 0]):.2f} ms a step, torch {torch.__version__}")
-    low, high = min(fifths), max(fifths)
-    print(f"ffn_factor: {equal_factor(factors, ratios):.3f} (fifths of the rounds: {low:.3f} to {high:.3f})")
+    arm, size = runs[options.arm], (scale.training.micro_batch, scale.model.sequence + 1)
+    tried = {"other": runs[options.other]}
+    for width in (round(factor * scale.model.ffn_width) for factor in options.factors):
+        tried[str(width)] = replace(arm, model=replace(arm.model, ffn_width=width))
+    steps = {name: own_step(LanguageModule(run, compile=scale.training.compile)) for name, run in tried.items()}
+    seconds = pd.DataFrame(interleaved(steps, size, scale.model.vocab, options.rounds))
+    ratios = seconds.div(seconds.pop("other"), axis=0)
+    factors = ratios.columns.astype(float) / scale.model.ffn_width
+    print(ratios.quantile([0.25, 0.5, 0.75]).T.round(3).to_string())
+    fifths = [equal_factor(factors, fifth) for fifth in np.array_split(ratios.to_numpy(), 5)]
+    print(f"ffn_factor: {equal_factor(factors, ratios.to_numpy()):.3f} (fifths of the rounds: {min(fifths):.3f} to "
+          f"{max(fifths):.3f}); {options.rounds} rounds, torch {torch.__version__}")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
+from torch import Tensor
 
 from benchmarks.runs import run_at
 from stemrepro.common.paths import DATA
@@ -51,9 +52,7 @@ def classes(catalog: Catalog) -> dict[str, Arm]:
     return {name: catalog.arms[name] for name in found.values()}
 
 
-def step(
-    config: ModelConfig, tokens: torch.Tensor, device: str, bf16: bool = False
-) -> tuple[float, dict[str, torch.Tensor]]:
+def step(config: ModelConfig, tokens: Tensor, device: str, bf16: bool = False) -> tuple[float, dict[str, Tensor]]:
     """Return the loss in nats of tokens [sequences, length + 1], and the gradients by parameter, on the processor."""
     model, counts = build(config, 0), torch.bincount(tokens.flatten(), minlength=config.vocab)
     for layer, block in enumerate(model.blocks):
@@ -66,7 +65,7 @@ def step(
     return loss.item(), {name: p.grad.float().cpu() for name, p in model.named_parameters() if p.grad is not None}
 
 
-def apart(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> tuple[float, str]:
+def apart(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> tuple[float, str]:
     """Return how far the worst gradient lies from theirs, and its parameter; infinite where one side lacks it."""
     if lacking := sorted(ours.keys() ^ theirs.keys()):
         return math.inf, lacking[0]
@@ -114,11 +113,11 @@ def pairs(device: str) -> list[tuple[str, str, dict, dict, float]]:
     ]
 
 
-def trained(run: Run, stop: int) -> tuple[list[float], dict[str, torch.Tensor]]:
-    """Train a run, interrupted once after step `stop` -> its losses and weights."""
+def trained(run: Run, stop: int) -> tuple[list[float], dict[str, Tensor]]:
+    """Train a run, interrupted once from step `stop` on (0: never) -> its losses and weights."""
 
     def leave(step: int, *_: object) -> None:
-        if step == stop:
+        if 0 < stop <= step:
             raise InterruptedError
 
     with suppress(InterruptedError):

@@ -6,7 +6,7 @@
     python -m benchmarks.gpu_day take OUT                         # results in, judged; what to commit
 
 What travels is what git holds but for scores/ and results/, and .gpu/: the text's blocks, the commit's hash, and wheels
-of what the machine lacks. prepare takes scores/ and results/ out of git's index, where a transfer of tracked files would
+of what the machine lacks. prepare takes scores/ and results/ out of git's index, where what copies tracked files would
 find them; restore puts them back. rehearse hides packages that the machine (benchmarks/gpu_machine.txt) lacks; with
 --python, one of its version whose packages are the list's, the wheels are tried too.
 """
@@ -20,7 +20,8 @@ import subprocess
 import sys
 import tarfile
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, distribution, files, requires
+from functools import partial
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pandas as pd
@@ -36,7 +37,7 @@ MACHINE, EXCLUDED = Path("benchmarks/gpu_machine.txt"), Path(".git/info/exclude"
 # What the machine lacks, or may have too old
 WANTED = ("pydantic==2.14.3", "pydantic-core==2.50.4", "annotated-types==0.8.0", "typing-inspection==0.4.5",
           "typing-extensions==4.16.0")  # fmt: skip
-FOR = ("--python-version=3.12", "--implementation=cp", "--platform=manylinux_2_28_x86_64",
+FOR = ("--only-binary=:all:", "--python-version=3.12", "--implementation=cp", "--platform=manylinux_2_28_x86_64",
        "--platform=manylinux_2_17_x86_64", "--platform=manylinux2014_x86_64")  # fmt: skip
 CALL = """The call, of at most 595 seconds; OUT is the folder that comes back:
   set -o pipefail; PYTHONUNBUFFERED=1 python3 -m benchmarks.gpu_job OUT --minutes 9 2>&1 | tee OUT/log.txt
@@ -46,43 +47,32 @@ LEFT = """Left to do:
 * outcomes next to the predictions (docs/predictions.csv), also those that were wrong
 * card, driver and the seconds of the sections in docs/performance.md and docs/cluster.md
 * commit scores/gpu, results, docs/gpu.csv, recipes and dvc.lock together"""
+STEMREPRO = (sys.executable, "-m", "stemrepro.cli")
+run = partial(subprocess.check_output, text=True)
 HIDE = """import sys
 sys.path[:] = [path for path in sys.path if path.startswith((sys.base_prefix, {!r})) and "-packages" not in path]
 """
 
 
-def run(*command: str | Path, **options: object) -> str:
-    """Run a command and return what it printed; UserError where it fails."""
-    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, **options)
-    if done.returncode:
-        print(done.stdout)
-        raise UserError(f"'{' '.join(map(str, command))}' ended with exit code {done.returncode}")
-    return done.stdout
-
-
-def plain(name: str) -> str:
-    """Return the name of a package as lists have it."""
-    return re.split(r"[^\w.-]", name.strip())[0].lower().replace("_", "-")
-
-
 def hide_lacking(folder: Path) -> Path:
     """Make a folder from which Python imports the machine's packages, with what they need here, and no others."""
     folder.mkdir(parents=True)
-    lines = MACHINE.read_text(encoding="utf-8").splitlines()
-    names = [plain(line) for line in [*lines, *WANTED] if line and not line.startswith("#")]
+    names = re.findall(r"(?m)^[\w.-]+", "\n".join([MACHINE.read_text(encoding="utf-8"), *WANTED]))
     for name in names:  # another version of a package may need others
         with suppress(PackageNotFoundError):
-            names += {plain(need) for need in requires(name) or () if "extra ==" not in need} - {*names}
-            for top in {file.parts[0] for file in files(name) or ()} - {"..", "__pycache__"}:
+            package = distribution(name)
+            needs = {re.split(r"[^\w.-]", need)[0] for need in package.requires or () if "extra ==" not in need}
+            names += needs - {*names}
+            for top in {file.parts[0] for file in package.files or ()} - {"..", "__pycache__"}:
                 if not (folder / top).exists():
-                    (folder / top).symlink_to(distribution(name).locate_file(top))
+                    (folder / top).symlink_to(package.locate_file(top))
     (folder / "sitecustomize.py").write_text(HIDE.format(str(folder)), encoding="utf-8")
     return folder
 
 
 def travelling(laid_out: Path) -> list[tuple[Path, Path]]:
     """Return each file that travels, and its place there; UserError where they are too large."""
-    names = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+    names = run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]).split("\0")
     kept = [Path(name) for name in names if name and Path(name).parts[0] not in (*HIDDEN, LAID_OUT.name)]
     found = [(path, path) for path in kept if path.is_file()]
     found += [(path, LAID_OUT / path.relative_to(laid_out)) for path in laid_out.rglob("*") if path.is_file()]
@@ -104,25 +94,24 @@ def pack_text(scales: tuple[str, ...], data: Path, path: Path) -> None:
 
 def prepare() -> None:
     """Make the text, fetch the wheels, take out of the index what stays behind, and print the call."""
-    if changed := run("git", "status", "--porcelain", "--untracked-files=no"):
+    if changed := run(["git", "status", "--porcelain", "--untracked-files=no"]):
         raise UserError(f"results name the commit that made them; commit or undo first:\n{changed}")
     for scale in SCALES:
-        run(sys.executable, "-m", "stemrepro.cli", "data", "--scale", scale)
+        run([*STEMREPRO, "data", "--scale", scale])
     shutil.rmtree(LAID_OUT, ignore_errors=True)
     pack_text(SCALES, Path("data"), TEXT)
-    atomic_write(LAID_OUT / "COMMIT", run("git", "rev-parse", "HEAD"))
-    pip = (sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:")
-    run(*pip, *FOR, "-d", WHEELS, *WANTED)
+    atomic_write(LAID_OUT / "COMMIT", run(["git", "rev-parse", "HEAD"]))
+    run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", *FOR, "-d", WHEELS, *WANTED])
     with open(EXCLUDED, "a", encoding="utf-8") as lines:
         lines.writelines(IGNORED)
-    run("git", "rm", "-r", "-q", "--cached", *HIDDEN)
+    run(["git", "rm", "-r", "-q", "--cached", *HIDDEN])
     travelling(LAID_OUT)
     print(CALL)
 
 
 def restore() -> None:
     """Put what stayed behind back into the index, and forget what was excluded for it."""
-    run("git", "reset", "-q", "--", *HIDDEN)
+    run(["git", "reset", "-q", "--", *HIDDEN])
     kept = EXCLUDED.read_text(encoding="utf-8").splitlines(keepends=True)
     atomic_write(EXCLUDED, "".join(line for line in kept if line not in IGNORED))
 
@@ -144,7 +133,7 @@ def rehearse(folder: Path, python: str, laid_out: Path = LAID_OUT, minutes: floa
 
 def ended(archive: Path, variant: str) -> list[int]:
     """Return the seeds that every arm of a variant ended, by the archive's runs of the scale gpu."""
-    pattern = re.compile(rf"runs/gpu/{variant}/(.+)/seed(\d+)/weights.sha256")
+    pattern = re.compile(rf"runs/gpu/{variant}/(.+)/seed(\d+)/(?:weights.sha256|diverged.json)")
     with tarfile.open(archive) as opened:
         runs = {run.groups() for name in opened.getnames() if (run := pattern.match(name))}
     arms = {arm for arm, _ in runs}
@@ -183,7 +172,7 @@ def take(out: Path) -> None:
     for file, text in zip(files, texts, strict=True):
         atomic_write(file, text)
     for command in (["plan"], ["adopt", str(archive)], ["analyse"], ["explain", "gpu_width/full-below-dense"]):
-        print(run(sys.executable, "-m", "stemrepro.cli", *command, "--scale", "gpu"))
+        print(run([*STEMREPRO, *command, "--scale", "gpu"]))
     print(LEFT)
 
 
@@ -191,16 +180,14 @@ def main() -> None:
     """Read the command and do it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=("prepare", "rehearse", "restore", "take"))
-    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("folder", type=Path, nargs="?", default="out")
     parser.add_argument("--python", default=sys.executable)
     given = parser.parse_args()
-    if given.command in ("rehearse", "take") and not given.folder:
-        parser.error(f"{given.command} needs a folder")
     try:
         if given.command == "rehearse":
             sys.exit(rehearse(given.folder, given.python))
         take(given.folder) if given.command == "take" else {"prepare": prepare, "restore": restore}[given.command]()
-    except UserError as error:
+    except (UserError, subprocess.CalledProcessError) as error:
         sys.exit(str(error))
 
 

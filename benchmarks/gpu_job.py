@@ -18,13 +18,13 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-LAST = 4000  # characters of what a section said that are kept
+LAST = 4000  # bytes of what a section said that are kept
 RESERVE, PACKING = 75.0, 10.0  # seconds kept for scoring and packing, until there are scores and then
 PATIENCE = 5.0  # seconds between asking a group of processes to end and killing it
 SLOWER = 4  # how many times as long sections may take on a processor
@@ -87,26 +87,30 @@ def lay_out() -> dict[str, str]:
     return environment
 
 
-def ended(section: Section, left: float, kept: float, environment: dict[str, str]) -> dict:
-    """Run a section in the seconds that are left, less those that are kept -> its row."""
-    seconds = min(section.seconds, left if section.vital else left - kept)
+def ended(section: Section, out: Path, left: float, kept: float, environment: dict[str, str]) -> bool:
+    """Run a section in the seconds that are left, less those that are kept, and return whether it ended well."""
+    seconds, start, words = min(section.seconds, left if section.vital else left - kept), time.monotonic(), b""
     if seconds < max(section.least, 1.0):
-        return {"section": section.name, "end": f"left out: {max(0.0, left):.0f} s are left, {kept:.0f} of them kept"}
-    start = time.monotonic()
-    with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(
-            [sys.executable, *section.arguments], stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
-            start_new_session=True, env=environment | section.environment,
-        )  # fmt: skip
-        try:
-            end = f"exit code {process.wait(timeout=seconds)}"
-        except subprocess.TimeoutExpired:
-            end = f"ended after {seconds:.0f} s"
-            end_group(process, signal.SIGTERM)
-        end_group(process, signal.SIGKILL)
-        said.seek(max(0, said.seek(0, os.SEEK_END) - LAST))
-        words = said.read().decode(errors="replace")
-    return {"section": section.name, "end": end, "seconds": round(time.monotonic() - start, 1), "said": words}
+        end = f"left out: {max(0.0, left):.0f} s are left, {kept:.0f} of them kept"
+    else:
+        with tempfile.TemporaryFile() as said:
+            process = subprocess.Popen(
+                [sys.executable, *section.arguments], stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
+                start_new_session=True, env=environment | section.environment,
+            )  # fmt: skip
+            try:
+                end = f"exit code {process.wait(timeout=seconds)}"
+            except subprocess.TimeoutExpired:
+                end = f"ended after {seconds:.0f} s"
+                end_group(process, signal.SIGTERM)
+            end_group(process, signal.SIGKILL)
+            said.seek(max(0, said.seek(0, os.SEEK_END) - LAST))
+            words = said.read()
+    row = {"section": section.name, "end": end, "seconds": round(time.monotonic() - start, 1)}
+    with open(out / "sections.jsonl", "a", encoding="utf-8") as lines:
+        lines.write(json.dumps(row | {"said": words.decode(errors="replace")}) + "\n")
+    print(f"{section.name}: {end}, {row['seconds']:g} s", flush=True)
+    return end == "exit code 0"
 
 
 def end_group(process: subprocess.Popen, sign: signal.Signals) -> None:
@@ -134,36 +138,22 @@ def pack(out: Path, scale: str) -> None:
 def work(out: Path, asked: list[Section], scale: str, minutes: float) -> bool:
     """Run the sections, and return whether every one ended well."""
     out.mkdir(parents=True, exist_ok=True)
-    until, kept, lock = time.monotonic() + 60 * minutes, RESERVE, threading.Lock()
-    good, alongside = [], []
-
-    def run(section: Section, left: float, kept: float) -> None:
-        row = ended(section, left, kept, environment)
-        with lock, open(out / "sections.jsonl", "a", encoding="utf-8") as lines:
-            lines.write(json.dumps(row) + "\n")
-            good.append(row["end"] == "exit code 0")
-        print(f"{row['section']}: {row['end']}, {row.get('seconds', 0):g} s", flush=True)
-
+    until, kept, ends = time.monotonic() + 60 * minutes, RESERVE, []
     try:
         environment = lay_out()
-        for section in asked:
-            left = until - time.monotonic()
-            if section.alongside:
-                alongside.append(threading.Thread(target=run, args=(section, left, kept)))
-                alongside[-1].start()
-                continue
-            run(section, left, kept)
-            if section.packs:
-                for thread in alongside:  # or what is timed next would share the card
-                    thread.join()
-                with suppress(OSError, tarfile.TarError):
-                    pack(out, scale)
-                kept = PACKING
+        with ThreadPoolExecutor() as threads:
+            for section in asked:
+                ends.append(threads.submit(ended, section, out, until - time.monotonic(), kept, environment))
+                if not section.alongside:
+                    wait(ends[-1:])
+                if section.packs:
+                    wait(ends)  # or what is timed next would share the card
+                    with suppress(OSError, tarfile.TarError):
+                        pack(out, scale)
+                    kept = PACKING
     finally:
-        for thread in alongside:
-            thread.join()
         pack(out, scale)
-    return all(good)
+    return all(end.result() for end in ends)
 
 
 def main() -> None:

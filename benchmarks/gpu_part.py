@@ -2,10 +2,9 @@
 
     python -m benchmarks.gpu_part PART [--device cpu] [--scale gpu] [--variant width-384] [--shape NAME] [--out OUT]
 
-ceilings, training, serving: benchmarks/gpu_speed.py; modules, paths: benchmarks/gpu_checks.py. Each row is printed, and
-appended to OUT/rows.jsonl. train: the runs of the recipe gpu_width, all arms of one seed before the next; where the
-time ends, whole seeds are there. An arm that fails is left out, and the others go on. score: the seeds that all arms
-have ended, of the arms that have ended any. Exit code 1: something raised, lies too far apart or didn't end.
+ceilings, training, serving (benchmarks/gpu_speed.py), modules, paths (benchmarks/gpu_checks.py): rows, printed and in
+OUT/rows.jsonl. train: the runs of the recipe gpu_width, all arms of one seed before the next. score: the seeds that all
+arms have ended, of the arms that have ended any. Exit code 1: something raised, lies too far apart or didn't end.
 """
 
 import argparse
@@ -17,14 +16,12 @@ from pathlib import Path
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
-from stemrepro.config.address import MAIN
+from stemrepro.config.address import MAIN, Address
 from stemrepro.measures.catalog import load
 from stemrepro.pipeline.plan import Plan, make_plan
 from stemrepro.pipeline.runs import asked_runs, train_runs
 from stemrepro.pipeline.score import evaluate
 from stemrepro.training.run import Run
-
-TRIES = 4  # a failure ends the runs next to it, which begin anew without the arm that failed
 
 
 def planned(scale: str, variant: str) -> tuple[Plan, list[Run]]:
@@ -37,15 +34,14 @@ def planned(scale: str, variant: str) -> tuple[Plan, list[Run]]:
 def train(scale: str, variant: str) -> bool:
     """Train what hasn't ended, and return whether all has."""
     plan, runs = planned(scale, variant)
-    left = [run for run in runs if not run.ended]
-    for _ in range(TRIES):
+    failed: set[Address] = set()
+    for _ in range(4):  # a failure ends the runs next to it, which begin anew without the arm that failed
+        left = [run for run in runs if not run.ended and run.address not in failed]
         try:
             train_runs(left, plan.scale.workers, replace=False, done=len(runs) - len(left))
-            break
         except UserError as error:
             print(error, file=sys.stderr, flush=True)
-            failed = next((run.address for run in left if str(error).startswith(f"{run} ")), None)
-            left = [run for run in left if not run.ended and run.address != failed]
+            failed |= {run.address for run in left if str(error).startswith(f"{run} ")}
     return all(run.ended for run in runs)
 
 

@@ -1,15 +1,13 @@
 """How fast is one device: its ceilings, a training step at the paper's shapes, and passes with tables elsewhere?
 
 training: forward, loss and backward on 4 x 2,048 random tokens in bfloat16, then clipping and fused AdamW, apart, for
-dense, STEM 1/3, STEM full and Hugging Face's Llama of dense's shape, blocks and the loss compiled. MFU is of the
-card's published peak and of the product measured here, with every query against every key. serving: prefill of 4,096
-tokens, and a token for each of 16 sequences after 1,024, in bfloat16; with tables on the device, in pinned host memory
-with rows brought two tables ahead, and there in the model's own order. On a processor all is cut down.
+ours and Hugging Face's Llama, blocks and the loss compiled; MFU of the card's published peak and of the product
+here, with every query against every key. serving: prefill of 4,096 tokens, and a token for each of 16 sequences after
+1,024, with tables on the device, and in host memory by rows two tables ahead or in the model's own order. On a
+processor all is cut down.
 """
 
 import gc
-import os
-import platform
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -65,19 +63,13 @@ def batches(vocab: int, size: tuple[int, int], device: str) -> Tensor:
     return torch.randint(1, vocab, (4, *size), generator=torch.Generator().manual_seed(0)).to(device)
 
 
-def product_flops(device: str) -> float:
-    """Return the FLOPs a second of a product in bfloat16."""
-    side = 8192 if device == "cuda" else 256
-    left, right = torch.randn(2, side, side, dtype=torch.bfloat16, device=device)
-    return 2 * side**3 / timed(lambda _: left @ right, 10, device)
-
-
 def ceilings(device: str) -> dict:
     """Return what the device sustains: bytes read and written a second of a copy, FLOPs a second of a product."""
-    source = torch.ones(2**31 if device == "cuda" else 2**22, dtype=torch.bfloat16, device=device)
-    target = torch.empty_like(source)
-    seconds = timed(lambda _: target.copy_(source), 10, device)
-    return {"what": "ceilings", "bytes_per_second": 4 * len(source) / seconds, "product_flops": product_flops(device)}
+    elements, side = (2**31, 8192) if device == "cuda" else (2**22, 256)
+    source, target = torch.ones(2, elements, dtype=torch.bfloat16, device=device)
+    left, right = torch.randn(2, side, side, dtype=torch.bfloat16, device=device)
+    seconds, product = (timed(turn, 10, device) for turn in (lambda _: target.copy_(source), lambda _: left @ right))
+    return {"what": "ceilings", "bytes_per_second": 4 * elements / seconds, "product_flops": 2 * side**3 / product}
 
 
 def rows(part: str, catalog: Catalog, shape: Shape, device: str) -> Iterator[dict]:
@@ -105,7 +97,7 @@ def memory(device: str) -> dict:
 def training(name: str, config: ModelConfig, device: str) -> Iterator[dict]:
     """Yield milliseconds of passes and update of a model, tokens a second and MFU."""
     size, rounds = ((4, 2048), 10) if device == "cuda" else ((2, 32), 3)
-    product, works, start = product_flops(device), compiler_works(device), time.perf_counter()
+    product, works, start = ceilings(device)["product_flops"], compiler_works(device), time.perf_counter()
     compiling = compiled if works else lambda function: function
     model = drawn(lambda: transformers_llama(config, size[1]) if name == "llama" else Decoder(config), device).train()
     for block in model.model.layers if name == "llama" else model.blocks:
@@ -175,12 +167,10 @@ def serving(name: str, config: ModelConfig, device: str) -> Iterator[dict]:
 def about(device: str) -> dict:
     """Return the device's name and driver, and the versions of what runs on it."""
     made = provenance()
-    found = {"torch": torch.__version__, "cuda": torch.version.cuda, "python": platform.python_version()}
-    found |= {name: made[name] for name in ("commit", "date", "machine")}
-    if device == "cpu":
-        return found
-    asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    with suppress(OSError, subprocess.TimeoutExpired):
-        found["driver"] = subprocess.run(asked, capture_output=True, text=True, timeout=10).stdout.strip()
-    attention = "no cuDNN" if os.environ.get("TORCH_CUDNN_SDPA_DEPRIORITIZED") else "torch's choice"
-    return found | {"device": torch.cuda.get_device_name(), "attention": attention}
+    found = {"torch": torch.__version__, "cuda": torch.version.cuda}
+    if device == "cuda":
+        asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+        found["device"] = torch.cuda.get_device_name()
+        with suppress(OSError, subprocess.TimeoutExpired):
+            found["driver"] = subprocess.run(asked, capture_output=True, text=True, timeout=10).stdout.strip()
+    return found | {name: made[name] for name in ("commit", "date", "machine")}

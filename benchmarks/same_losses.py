@@ -52,13 +52,9 @@ def test_write(make_run, tiny):
         run = make_run(arm, scale=scale)
         train(run, quiet)
         rows = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-        hashed = hashlib.sha256()
-        for name, value in sorted(load_file(run.weights).items()):
-            hashed.update(name.encode() + value.numpy().tobytes())
-        results[arm] = {
-            "loss": [row["loss"] for row in rows], "norm": [row["norm"] for row in rows], "weights": hashed.hexdigest(),
-            "code": run.config["code"],
-        }
+        weights = b"".join(key.encode() + w.numpy().tobytes() for key, w in sorted(load_file(run.weights).items()))
+        results[arm] = {"weights": hashlib.sha256(weights).hexdigest(), "code": run.config["code"]}
+        results[arm] |= {key: [row[key] for row in rows] for key in ("loss", "norm")}
         print(arm, end=" ", flush=True)
     with open(os.environ["SAME_LOSSES_OUT"], "w") as file:
         json.dump(results, file)
@@ -67,17 +63,13 @@ def test_write(make_run, tiny):
 
 def trained(place: Path, steps: int) -> dict[str, dict]:
     """Return losses, norms, weights and code of every arm of a tree."""
-    child = place / "tests" / "same_losses_child.py"
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "found.json"
+        out, child = Path(folder, "found.json"), Path(folder, "test_child.py")
         own = {"PYTHONPATH": place, "SAME_LOSSES_OUT": out, "SAME_LOSSES_STEPS": steps, "OMP_NUM_THREADS": 1}
-        options = ["-q", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "addopts="]
-        command = [sys.executable, "-m", "pytest", *options, child]
+        options = ["-q", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "tests.conftest", "-o", "addopts="]
         child.write_text(CHILD, encoding="utf-8")
-        try:
-            subprocess.run(command, check=True, cwd=place, env=os.environ | {key: str(own[key]) for key in own})
-        finally:
-            child.unlink()
+        command = [sys.executable, "-m", "pytest", *options, child]
+        subprocess.run(command, check=True, cwd=place, env=os.environ | {key: str(own[key]) for key in own})
         return json.loads(out.read_text(encoding="utf-8"))
 
 

@@ -1,6 +1,6 @@
 """SIGKILL at any moment, resume, and the same bytes as if nothing had happened. Real processes, really killed.
 
-More kills in a row, with what was lost: KILLS=50 python -m pytest -s -p no:xdist tests/training/test_kill.py -k in_a_row
+As many kills in a row as you like: KILLS=50 python -m pytest -s -p no:xdist tests/training/test_kill.py -k in_a_row
 """
 
 import multiprocessing
