@@ -9,7 +9,7 @@ the scale gpu-smoke. How far do their losses lie apart, and have their weights e
 import json
 import math
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from operator import sub
@@ -39,11 +39,6 @@ SMALL = 1e-4  # of the norm of all gradients: smaller ones are compared with thi
 ROUNDING, HALF = 1e-4, 0.05  # nats between the losses of runs: in float32, and where products are in 16 bits
 
 
-def failed(error: Exception) -> dict:
-    """Return what a row says in place of numbers; what is measured next is measured all the same."""
-    return {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
-
-
 def classes(catalog: Catalog) -> dict[str, Arm]:
     """Return one arm of each network and memory, by name."""
     found = {}
@@ -70,34 +65,27 @@ def apart(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> tuple[float, st
     if lacking := sorted(ours.keys() ^ theirs.keys()):
         return math.inf, lacking[0]
     least = SMALL * float(torch.stack([gradient.norm() for gradient in theirs.values()]).norm())
-    distances = [
-        (float((gradient - theirs[name]).norm() / theirs[name].norm().clamp_min(least)), name)
-        for name, gradient in ours.items()
-    ]
+    distances = [(float((ours[n] - g).norm() / g.norm().clamp_min(least)), n) for n, g in theirs.items()]
     return max(distances, key=lambda each: math.inf if math.isnan(each[0]) else each[0])
 
 
-def compared(name: str, config: ModelConfig, device: str) -> Iterator[dict]:
-    """Yield a row for each type of number: how far loss and gradients lie from the processor's."""
-    tokens = torch.randint(1, config.vocab, (8, 65), generator=torch.Generator().manual_seed(0))
-    loss, gradients = step(config, tokens, "cpu")
-    for kind, (most, most_gradient) in BOUNDS.items():
-        chooses, bf16 = name in CHOOSING, kind == "bfloat16"
-        most, most_gradient = CHOSEN if chooses and bf16 else most, None if chooses else most_gradient
-        row = {"class": name, "type": kind, "most_loss": most, "most_gradient": most_gradient}
-        try:
-            other, others = step(config, tokens, device, bf16)
-            worst, where = apart(others, gradients)
-            held = abs(other - loss) <= most and (chooses or worst <= most_gradient)
-            yield row | {"loss": abs(other - loss), "gradient": worst, "parameter": where, "holds": held}
-        except Exception as error:
-            yield row | failed(error) | {"holds": False}
-
-
-def modules(catalog: Catalog, device: str) -> Iterator[dict]:
-    """Yield the rows of every network and memory."""
-    for name, arm in classes(catalog).items():
-        yield from compared(name, shaped(catalog.scale(SCALE).model, arm), device)
+def modules(catalog: Catalog, device: str, names: Iterable[str] = ()) -> Iterator[dict]:
+    """Yield how far loss and gradients lie from the processor's, of each type of number and each network and memory."""
+    for name in names or classes(catalog):
+        config, chooses = shaped(catalog.scale(SCALE).model, catalog.arms[name]), name in CHOOSING
+        tokens = torch.randint(1, config.vocab, (8, 65), generator=torch.Generator().manual_seed(0))
+        loss, gradients = step(config, tokens, "cpu")
+        for kind, (most, most_gradient) in BOUNDS.items():
+            bf16 = kind == "bfloat16"
+            most, most_gradient = CHOSEN if chooses and bf16 else most, None if chooses else most_gradient
+            row = {"class": name, "type": kind, "most_loss": most, "most_gradient": most_gradient}
+            try:
+                other, others = step(config, tokens, device, bf16)
+                worst, where = apart(others, gradients)
+                held = abs(other - loss) <= most and (chooses or worst <= most_gradient)
+                yield row | {"loss": abs(other - loss), "gradient": worst, "parameter": where, "holds": held}
+            except Exception as error:
+                yield row | {"error": repr(error)[:300], "holds": False}
 
 
 def pairs(device: str) -> list[tuple[str, str, dict, dict, float]]:
@@ -145,4 +133,4 @@ def paths(catalog: Catalog, device: str, steps: int = 20) -> Iterator[dict]:
             far, equal = max(map(abs, map(sub, ours, theirs))), all(weights[key].equal(others[key]) for key in weights)
             yield {"pair": name, "apart": far, "most": most, "same_bits": equal, "holds": far <= most}
         except Exception as error:
-            yield {"pair": name} | failed(error) | {"holds": False}
+            yield {"pair": name, "error": repr(error)[:300], "holds": False}

@@ -22,6 +22,7 @@ import tarfile
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -42,11 +43,8 @@ FOR = ("--only-binary=:all:", "--python-version=3.12", "--implementation=cp", "-
 CALL = """The call, of at most 595 seconds; OUT is the folder that comes back:
   set -o pipefail; PYTHONUNBUFFERED=1 python3 -m benchmarks.gpu_job OUT --minutes 9 2>&1 | tee OUT/log.txt
 Afterwards: python -m benchmarks.gpu_day restore, then take OUT"""
-LEFT = """Left to do:
-* `make figures`, 'stemrepro docs', 'make test'
-* outcomes next to the predictions (docs/predictions.csv), also those that were wrong
-* card, driver and the seconds of the sections in docs/performance.md and docs/cluster.md
-* commit scores/gpu, results, docs/gpu.csv, recipes and dvc.lock together"""
+LEFT = """Left to do: 'make figures', 'stemrepro docs', 'make test'; outcomes in docs/predictions.csv, also wrong ones;
+card, driver and seconds in docs/performance.md and docs/cluster.md; one commit of scores/gpu, results, docs, recipes"""
 STEMREPRO = (sys.executable, "-m", "stemrepro.cli")
 run = partial(subprocess.check_output, text=True)
 HIDE = """import sys
@@ -87,9 +85,8 @@ def pack_text(scales: tuple[str, ...], data: Path, path: Path) -> None:
     """Pack blocks and tokenizers of scales, as data/ has them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w:xz") as archive:
-        for scale in scales:
-            for name in ("blocks", "tokenizer.json"):
-                archive.add((data / scale / name).resolve(), f"data/{scale}/{name}")
+        for scale, name in product(scales, ("blocks", "tokenizer.json")):
+            archive.add((data / scale / name).resolve(), f"data/{scale}/{name}")
 
 
 def prepare() -> None:
@@ -133,9 +130,9 @@ def rehearse(folder: Path, python: str, laid_out: Path = LAID_OUT, minutes: floa
 
 def ended(archive: Path, variant: str) -> list[int]:
     """Return the seeds that every arm of a variant ended, by the archive's runs of the scale gpu."""
-    pattern = re.compile(rf"runs/gpu/{variant}/(.+)/seed(\d+)/(?:weights.sha256|diverged.json)")
     with tarfile.open(archive) as opened:
-        runs = {run.groups() for name in opened.getnames() if (run := pattern.match(name))}
+        names = "\n".join(opened.getnames())
+    runs = set(re.findall(rf"runs/gpu/{variant}/(.+)/seed(\d+)/(?:weights.sha256|diverged.json)", names))
     arms = {arm for arm, _ in runs}
     return sorted(int(seed) for seed in {seed for _, seed in runs} if {(arm, seed) for arm in arms} <= runs)
 

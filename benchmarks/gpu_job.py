@@ -2,17 +2,17 @@
 
     python -m benchmarks.gpu_job OUT [--minutes 9] [--device cpu]
 
-Run it in a folder that benchmarks/gpu_day.py made ready. A section is a process of its own; at its deadline its whole
-group of processes is ended. OUT gets, as soon as known: about.json (device, driver, versions), sections.jsonl (how each
-ended, its last words), rows.jsonl (what was measured), and runs.tar.xz for `stemrepro adopt`: scores, and of all ended
-runs everything but weights, whose hashes it has. With --device cpu every section takes the same way, cut down, at the
-scale gpu-smoke. This file needs Python alone, so that nothing that lacks here can end it.
+Run it in a folder that benchmarks/gpu_day.py made ready. A section is a group of processes, ended at its deadline. OUT
+gets, as soon as known: about.json (device, driver, versions), sections.jsonl (how each ended, its last words),
+rows.jsonl (what was measured), and runs.tar.xz for `stemrepro adopt`: scores, and of all ended runs everything but
+weights, whose hashes it has. With --device cpu all is cut down. This file needs Python alone, lest something lacks.
 """
 
 import argparse
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,14 +24,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-LAST = 4000  # bytes of what a section said that are kept
 RESERVE, PACKING = 75.0, 10.0  # seconds kept for scoring and packing, until there are scores and then
 PATIENCE = 5.0  # seconds between asking a group of processes to end and killing it
-SLOWER = 4  # how many times as long sections may take on a processor
 # Flash attention in place of cuDNN's, whose backward pass gave NaN on this card with torch 2.11 (pytorch #196678)
 PLAIN_ATTENTION = {"TORCH_CUDNN_SDPA_DEPRIORITIZED": "1"}
 LAID_OUT, TEXT, WHEELS = Path(".gpu"), Path(".gpu/text.tar.xz"), Path(".gpu/wheels")
-UNPACKED = (".safetensors", ".ckpt", ".ckpt.sha256")
 
 
 class Section(NamedTuple):
@@ -49,7 +46,7 @@ class Section(NamedTuple):
 
 def sections(device: str, scale: str, out: Path) -> list[Section]:
     """Return the sections in their order; what comes last is dropped first."""
-    slower = 1 if device == "cuda" else SLOWER
+    slower = 1 if device == "cuda" else 4
 
     def part(name: str, what: str, seconds: float, least: float = 0.0, **fields: bool | dict[str, str]) -> Section:
         command = ("-m", "benchmarks.gpu_part", *what.split(), "--device", device, "--scale", scale, "--out", str(out))
@@ -98,27 +95,21 @@ def ended(section: Section, out: Path, left: float, kept: float, environment: di
                 [sys.executable, *section.arguments], stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
                 start_new_session=True, env=environment | section.environment,
             )  # fmt: skip
-            try:
-                end = f"exit code {process.wait(timeout=seconds)}"
-            except subprocess.TimeoutExpired:
-                end = f"ended after {seconds:.0f} s"
-                end_group(process, signal.SIGTERM)
-            end_group(process, signal.SIGKILL)
-            said.seek(max(0, said.seek(0, os.SEEK_END) - LAST))
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(seconds)
+            code = process.poll()
+            end = f"ended after {seconds:.0f} s" if code is None else f"exit code {code}"
+            for sign in (signal.SIGTERM, signal.SIGKILL):  # to all that it started
+                with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                    os.killpg(process.pid, sign)
+                    process.wait(PATIENCE)
+            said.seek(max(0, said.seek(0, os.SEEK_END) - 4000))
             words = said.read()
     row = {"section": section.name, "end": end, "seconds": round(time.monotonic() - start, 1)}
     with open(out / "sections.jsonl", "a", encoding="utf-8") as lines:
         lines.write(json.dumps(row | {"said": words.decode(errors="replace")}) + "\n")
     print(f"{section.name}: {end}, {row['seconds']:g} s", flush=True)
     return end == "exit code 0"
-
-
-def end_group(process: subprocess.Popen, sign: signal.Signals) -> None:
-    """Send a signal to all that a section started, and wait a little for the section itself."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, sign)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(PATIENCE)
 
 
 def pack(out: Path, scale: str) -> None:
@@ -128,8 +119,8 @@ def pack(out: Path, scale: str) -> None:
             weights.with_suffix(".sha256").write_text(hashlib.file_digest(file, "sha256").hexdigest())
     ends = [path for name in ("weights.sha256", "diverged.json") for path in Path("runs", scale).glob(f"*/*/*/{name}")]
     with tarfile.open(out / ".runs.tar.xz", "w:xz") as archive:
-        for path in {path.parent for path in ends} | {path for path in [Path("scores", scale)] if path.exists()}:
-            archive.add(path, filter=lambda member: None if member.name.endswith(UNPACKED) else member)
+        for path in sorted({path.parent for path in ends} | {*Path("scores").glob(scale)}):
+            archive.add(path, filter=lambda each: None if re.search(r"(\.safetensors|\.ckpt\S*)$", each.name) else each)
         if (out / "about.json").exists():
             archive.add(out / "about.json", "about.json")
     (out / ".runs.tar.xz").replace(out / "runs.tar.xz")

@@ -58,7 +58,7 @@ def score(scale: str, variant: str) -> tuple[int, ...]:
     return seeds
 
 
-def measured(part: str, shape: str, device: str, out: Path | None) -> Iterator[dict]:
+def measured(part: str, shape: str, device: str, out: Path) -> Iterator[dict]:
     """Yield the rows of a part; the ceilings write about.json too."""
     import torch  # not for runs and scores, whose processes import it
 
@@ -68,8 +68,7 @@ def measured(part: str, shape: str, device: str, out: Path | None) -> Iterator[d
         sys.exit("torch sees no GPU here; give --device cpu")
     catalog = load()
     if part == "ceilings":
-        if out:
-            write_json(out / "about.json", gpu_speed.about(device))
+        write_json(out / "about.json", gpu_speed.about(device))
         yield gpu_speed.ceilings(device)
     elif part in ("modules", "paths"):
         yield from getattr(gpu_checks, part)(catalog, device)
@@ -85,17 +84,17 @@ def main() -> None:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     for name, value in (("--scale", "gpu"), ("--variant", MAIN), ("--shape", "mobilellm-350m")):
         parser.add_argument(name, default=value)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("out"))
     given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
     if given.part in ("train", "score"):
         sys.exit(0 if {"train": train, "score": score}[given.part](given.scale, given.variant) else 1)
     good = True
     for row in measured(given.part, given.shape, given.device, given.out):
         line = json.dumps({"section": given.part} | row)
         print(line, flush=True)
-        if given.out:
-            with open(given.out / "rows.jsonl", "a", encoding="utf-8") as rows:
-                rows.write(line + "\n")
+        with open(given.out / "rows.jsonl", "a", encoding="utf-8") as rows:
+            rows.write(line + "\n")
         good &= row.get("holds", True)
     sys.exit(0 if good else 1)
 

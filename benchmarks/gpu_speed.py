@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.gpu_checks import failed
 from benchmarks.peers import transformers_llama
 from stemrepro.common.provenance import provenance
 from stemrepro.config.arm import shaped
@@ -34,7 +33,6 @@ from stemrepro.offload.offload import offload
 from stemrepro.training.compiling import compiled, compiler_works
 
 PEAK = 989e12  # FLOPs a second in bfloat16 of an H100 or H200 (SXM) by its datasheet, without sparsity
-STEP_SIZES = (2**14, 2**16, 2**19)  # tokens: more of them are more passes before one update
 
 
 def timed(turn: Callable[[int], object], rounds: int, device: str) -> float:
@@ -79,7 +77,7 @@ def rows(part: str, catalog: Catalog, shape: Shape, device: str) -> Iterator[dic
         try:
             yield from measure(name, shaped(shape, catalog.arms["dense" if name == "llama" else name]), device)
         except Exception as error:  # memory, or a compiler: the next model may do
-            yield {"what": name} | failed(error)
+            yield {"what": name, "error": repr(error)[:300]}
         memory(device)
 
 
@@ -95,7 +93,7 @@ def memory(device: str) -> dict:
 
 
 def training(name: str, config: ModelConfig, device: str) -> Iterator[dict]:
-    """Yield milliseconds of passes and update of a model, tokens a second and MFU."""
+    """Yield milliseconds of a model's passes and update, and of steps of more passes, tokens a second and MFU."""
     size, rounds = ((4, 2048), 10) if device == "cuda" else ((2, 32), 3)
     product, works, start = ceilings(device)["product_flops"], compiler_works(device), time.perf_counter()
     compiling = compiled if works else lambda function: function
@@ -124,7 +122,7 @@ def training(name: str, config: ModelConfig, device: str) -> Iterator[dict]:
         "what": name, "parameters": sum(parameter.numel() for parameter in model.parameters()), "tokens": tokens,
         "compiled": works, "ready_seconds": ready, "passes_ms": 1e3 * passing, "update_ms": 1e3 * updating,
         "tokens_per_second": tokens / (passing + updating), "mfu": flops / PEAK, "mfu_of_product": flops / product,
-        **{f"step_ms_{more}": 1e3 * (passing * more / tokens + updating) for more in STEP_SIZES},
+        **{f"step_ms_{more}": 1e3 * (passing * more / tokens + updating) for more in (2**14, 2**16, 2**19)},
     } | memory(device)  # fmt: skip
 
 

@@ -9,7 +9,6 @@ litgpt is a peer where it is installed. A run needs a text, of which nothing is 
 
 import argparse
 import os
-from collections.abc import Callable
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from benchmarks.runs import as_a_worker, interleaved, own_step, run_at
+from benchmarks.runs import Step, as_a_worker, interleaved, own_step, run_at
 from stemrepro.common.files import atomic_write
 from stemrepro.common.provenance import provenance
 from stemrepro.config.scale import Scale
@@ -60,7 +59,7 @@ def litgpt_gpt(shape: ModelConfig, length: int) -> torch.nn.Module:
 PEERS = {"transformers": transformers_llama, "litgpt": litgpt_gpt}
 
 
-def peer_step(model: torch.nn.Module, clip: float, compile: bool) -> Callable[[torch.Tensor], object]:
+def peer_step(model: torch.nn.Module, clip: float, compile: bool) -> Step:
     """Return a step on a batch [sequences, length + 1] of a model that gives logits."""
 
     def mean_loss(batch: torch.Tensor) -> torch.Tensor:
@@ -86,10 +85,7 @@ def quotient(ours: np.ndarray, theirs: np.ndarray) -> dict[str, float]:
 
 
 def compared(scale: Scale, size: tuple[int, int], compile: bool, rounds: int, blocks: Path = BLOCKS) -> list[dict]:
-    """Return rows: each peer against dense in tokens a second, and each STEM's step against dense's in milliseconds.
-
-    A batch has `size` sequences and tokens; blocks are of any text of at most so large a vocabulary.
-    """
+    """Return rows, of batches [sequences, tokens]: each peer in tokens a second, each STEM in ms, against dense."""
     # Where the optimiser moves only a batch's rows, a step is never compiled (stemrepro.training.module).
     catalog, stems = load(), [arm for arm in STEMS if not (compile and arm == "stem-touched")]
     runs = {arm: run_at(catalog, scale, arm, blocks, Path("none")) for arm in ("dense", *stems)}

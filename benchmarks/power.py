@@ -3,8 +3,7 @@
     python -m benchmarks.power [--scale laptop]
 
 A line has the spread of the claim's paired differences over seeds, the effect that its seeds find with 80% power, and
-the seeds that would find the smallest effect that counts. It is found where the 99% interval is clear of 0, by the
-noncentral t distribution. An equivalence is to be shown by its 99% interval where the true effect is 0.
+the seeds that find the smallest effect that counts: a 99% interval clear of 0, or within it where there is no effect.
 """
 
 import argparse

@@ -22,6 +22,7 @@ from stemrepro.measures.catalog import load
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.run import Run
 
+Step = Callable[[torch.Tensor], object]
 WARM_UP = 5
 
 
@@ -31,10 +32,10 @@ def as_a_worker() -> None:
         os.execve(sys.executable, sys.orig_argv, os.environ | ENVIRONMENT)
 
 
-def run_at(catalog: Catalog, scale: Scale, arm: str, blocks: Path, folder: Path, seed: int = 0) -> Run:
-    """Return seed `seed` of an arm at a scale, on some token blocks."""
+def run_at(catalog: Catalog, scale: Scale, arm: str, blocks: Path, folder: Path) -> Run:
+    """Return seed 0 of an arm at a scale, on some token blocks."""
     model, training = run_settings(Address(MAIN, arm), catalog.arms[arm], Variant(), scale)
-    return Run(Address(MAIN, arm), seed, model, training, folder, scale.data, blocks, verified_hash(blocks))
+    return Run(Address(MAIN, arm), 0, model, training, folder, scale.data, blocks, verified_hash(blocks))
 
 
 def parser_of(words: str | None, rounds: int) -> ArgumentParser:
@@ -56,7 +57,7 @@ def ready(options: Namespace, arms: Iterable[str]) -> tuple[Scale, dict[str, Run
     return scale, {arm: run_at(catalog, scale, arm, blocks, Path("none")) for arm in arms}
 
 
-def own_step(module: LanguageModule) -> Callable[[torch.Tensor], None]:
+def own_step(module: LanguageModule) -> Step:
     """Return a step as in training on a batch [sequences, length + 1]."""
     optimizer = module.configure_optimizers()["optimizer"]
 
@@ -70,9 +71,7 @@ def own_step(module: LanguageModule) -> Callable[[torch.Tensor], None]:
     return take
 
 
-def interleaved(
-    turns: dict[str, Callable[[torch.Tensor], object]], size: tuple[int, int], vocab: int, rounds: int
-) -> dict[str, np.ndarray]:
+def interleaved(turns: dict[str, Step], size: tuple[int, int], vocab: int, rounds: int) -> dict[str, np.ndarray]:
     """Return the seconds of each turn, [rounds], after WARM_UP rounds; a round has an order and tokens of its own."""
     seconds, order = {name: np.empty(rounds) for name in turns}, list(turns)
     for number in track(range(-WARM_UP, rounds), "rounds"):

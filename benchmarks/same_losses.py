@@ -83,11 +83,7 @@ def difference(before: dict, now: dict) -> str:
 
 
 def adopt(runs: list[Run], codes: dict[str, str]) -> list[Run]:
-    """Mark finished runs as made by today's code, where they differ in that alone, and return those.
-
-    `codes` has the code that made them, by arm. Checkpoints are marked too, for runs that resume from them; such a run
-    names the other's code among its settings, and isn't adopted.
-    """
+    """Mark finished runs, made by the code that `codes` has by arm, as made by today's, and return those."""
     adopted = []
     for run in runs:
         path = run.folder / "config.yaml"
@@ -114,8 +110,10 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         asked = ["git", "archive", options.commit, ":!results", ":!scores"]
-        archive = subprocess.run(asked, check=True, cwd=ROOT, stdout=subprocess.PIPE).stdout
-        with tarfile.open(fileobj=BytesIO(archive)) as opened:
+        archive = subprocess.run(asked, cwd=ROOT, stdout=subprocess.PIPE)
+        if archive.returncode:
+            sys.exit(2)  # git has said why
+        with tarfile.open(fileobj=BytesIO(archive.stdout)) as opened:
             opened.extractall(place, filter="data")
         before = trained(Path(place), options.steps)
     now = trained(ROOT, options.steps)

@@ -255,8 +255,7 @@ def test_every_network_and_memory_is_compared(catalog):
 
 def test_a_network_that_computes_something_else_does_not_hold(catalog, monkeypatch):
     """Also where the loss is as good as the same: the gradient of one parameter tells."""
-    config = shaped(catalog.scale("gpu-smoke").model, catalog.arms["stem-third"])
-    assert all(row["holds"] for row in gpu_checks.compared("stem-third", config, "cpu"))
+    assert all(row["holds"] for row in gpu_checks.modules(catalog, "cpu", ["stem-third"]))
     step, calls = gpu_checks.step, []
 
     def other(*arguments):
@@ -267,7 +266,7 @@ def test_a_network_that_computes_something_else_does_not_hold(catalog, monkeypat
         return loss, gradients
 
     monkeypatch.setattr(gpu_checks, "step", other)
-    rows = [*gpu_checks.compared("stem-third", config, "cpu")]
+    rows = [*gpu_checks.modules(catalog, "cpu", ["stem-third"])]
     assert [(row["holds"], row["parameter"]) for row in rows] == [(False, "blocks.0.ffn.gate.weight")] * 2
 
 
