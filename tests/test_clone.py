@@ -79,7 +79,9 @@ def test_status_lists_what_is_not_there(status):
 
 
 def test_metrics_and_experiments_are_shown(clone):
-    shown = clone.call("dvc", "metrics", "show").splitlines()
+    shown = clone.call("dvc", "metrics", "show").strip().splitlines()
+    columns = ["Path", "gap (nats/token)", "kFLOPs/token", "loss (nats/token)", "parameters"]
+    assert re.split("  +", shown[0].strip()) == columns
     assert shown[1].startswith("metrics/laptop/")  # the page's own scale comes first
     assert max(map(len, shown)) <= 120
     assert "workspace" in clone.call("dvc", "exp", "show", "--only-changed", "--no-pager")

@@ -172,16 +172,6 @@ def test_killed_while_writing(make_run, wholes, moment):
     assert files(killed) == expected
 
 
-def test_killed_between_a_save_and_a_validation(make_run, wholes):
-    """Step 5 saves, step 8 validates."""
-    run = make_run("stem-full", seed=1)
-    expected = whole(run, 1, wholes)
-    killed = other(run, "killed")
-    kill_after(killed, 6)
-    finish(killed)
-    assert files(killed) == expected
-
-
 def tensors(value, prefix=""):
     """Every leaf of a checkpoint by its path."""
     if isinstance(value, dict | list | tuple):
@@ -234,19 +224,3 @@ def test_kills_in_a_row(make_run, wholes):
     assert files(killed) == expected
     assert max(lost) <= run.training.save_every
     print(f"{KILLS} kills, at most {max(lost)} steps lost; all {ends} runs that ended have the same bytes")
-
-
-def test_a_garbled_checkpoint_is_named_and_the_one_before_used(make_run, wholes, capfd):
-    run = make_run("stem-full", seed=1)
-    expected = whole(run, 1, wholes)
-    killed = other(run, "killed")
-    kill_after(killed, 11)
-    last = checkpoint_path(killed.folder / "resume", 10)
-    damaged = bytearray(last.read_bytes())
-    damaged[len(damaged) // 2] ^= 255
-    Path(last).write_bytes(damaged)
-    from stemrepro.training.train import train
-
-    with pytest.warns(UserWarning, match=r"step000000010\.ckpt is damaged"):
-        train(killed, lambda *_: None)
-    assert files(killed) == expected
