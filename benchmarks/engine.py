@@ -1,53 +1,34 @@
-"""Is the engine fast? A training step of arms, compiled, next to dense's, eager and compiled, in one process.
+"""How long does a training step of an arm take, compiled, next to dense's?
 
     python -m benchmarks.engine [--scale laptop] [--rounds 60] [--arms stem-third stem-full token-only]
 
-Each round takes one step of everything, in another order each time, on the same random tokens. A row has medians over
-rounds: of its step's time, and of its ratio by round to the row named in the column's head. `FLOPs` is the ratio of an
-arm's step to dense's if time followed FLOPs. Nothing else should run meanwhile. benchmarks/peers.py compares with other
-libraries' models.
+Each round takes one step of everything, in another order each time, on the same random tokens. A ratio is the median
+over rounds; `FLOPs` is what it would be if time followed FLOPs. Nothing else should run meanwhile.
 """
 
-import argparse
-from pathlib import Path
-
-import numpy as np
+import pandas as pd
 import torch
-from rich.console import Console
-from rich.table import Column, Table
 
-from benchmarks.runs import as_a_worker, interleaved, own_step, run_at
-from stemrepro.measures.catalog import load
+from benchmarks.runs import interleaved, own_step, parser_of, ready
 from stemrepro.model.cost import flops_per_token
 from stemrepro.training.module import LanguageModule
 
 
 def main() -> None:
     """Print a row per model."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", default="laptop")
-    parser.add_argument("--rounds", type=int, default=60)
+    parser = parser_of(__doc__, rounds=60)
     parser.add_argument("--arms", nargs="*", default=["stem-third", "stem-full", "token-only"])
     options = parser.parse_args()
-    as_a_worker()
-    catalog = load()
-    scale, blocks = catalog.scale(options.scale), Path("data") / options.scale / "blocks"
-    torch.set_num_threads(scale.training.threads)
-    runs = {arm: run_at(catalog, scale, arm, blocks, Path("none")) for arm in ("dense", *options.arms)}
-    shape, length = runs["dense"].model, scale.model.sequence
-    steps = {"dense, eager": own_step(LanguageModule(runs["dense"]))}
-    steps |= {f"{arm}, compiled": own_step(LanguageModule(run, compile=True)) for arm, run in runs.items()}
-    size = (scale.training.micro_batch, length + 1)
-    seconds = interleaved(steps, size, shape.vocab, options.rounds)
-    against = ["dense, eager", "dense, compiled"]
-    table = Table(Column("", no_wrap=True), "tokens/s", *(f"step / {name}" for name in against), "FLOPs / dense")
-    dense = flops_per_token(shape, length)
-    for name, times in seconds.items():
-        ratios = [np.median(times / seconds[other]) for other in against]
-        flops = f"{flops_per_token(runs[name.partition(',')[0]].model, length) / dense:.3f}"
-        speed = size[0] * length / np.median(times)
-        table.add_row(name, f"{speed:,.0f}", *(f"{ratio:.3f}" for ratio in ratios), flops)
-    Console(width=max(Console().width, 110)).print(table)
+    scale, runs = ready(options, ("dense", *options.arms))
+    length, size = scale.model.sequence, (scale.training.micro_batch, scale.model.sequence + 1)
+    steps = {arm: own_step(LanguageModule(run, compile=True)) for arm, run in runs.items()}
+    steps["dense, eager"] = own_step(LanguageModule(runs["dense"]))
+    seconds = pd.DataFrame(interleaved(steps, size, scale.model.vocab, options.rounds))
+    table = pd.DataFrame({"tokens/s": size[0] * length / seconds.median()}).round()
+    table["step / dense"] = seconds.div(seconds["dense"], axis=0).median().round(3)
+    flops = pd.Series({arm: flops_per_token(run.model, length) for arm, run in runs.items()})
+    table["FLOPs / dense"] = (flops / flops["dense"]).round(3)
+    print(table.to_string())
     print(f"{options.rounds} rounds, {torch.get_num_threads()} thread(s), torch {torch.__version__}")
 
 

@@ -7,13 +7,13 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
 
-from benchmarks import gpu_checks, gpu_day, gpu_evidence, gpu_job, gpu_speed
+from benchmarks import gpu_checks, gpu_day, gpu_job, gpu_part, gpu_speed
 from benchmarks.gpu_job import Section
 from stemrepro.common.errors import UserError
 from stemrepro.common.paths import SCORES
@@ -85,10 +85,11 @@ def test_the_job_runs_in_a_copy_of_what_travels_and_its_scores_are_taken_in(laid
 def test_all_that_travels_fits(laid_out, monkeypatch):
     monkeypatch.chdir(ROOT)
     room = 20 * 2**20  # for text and wheels of the scale gpu: 12.9 and 2.8 MiB
-    assert gpu_day.size(laid_out / ".gpu") < gpu_day.MOST - room
+    monkeypatch.setattr(gpu_day, "MOST", gpu_day.MOST - room)
+    gpu_day.travelling(laid_out / ".gpu")
     monkeypatch.setattr(gpu_day, "MOST", 2**20)
-    with pytest.raises(UserError, match=r"MiB would travel, and 1 may"):
-        gpu_day.size(laid_out / ".gpu")
+    with pytest.raises(UserError, match=r"1 MiB may"):
+        gpu_day.travelling(laid_out / ".gpu")
 
 
 PATIENT = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(60)"
@@ -124,19 +125,32 @@ def smoke(laid_out, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     copy_recipes(tmp_path, "gpu_width")
     (tmp_path / "data").symlink_to(laid_out / "data")
-    return gpu_evidence.planned("gpu-smoke", "main")
+    return gpu_part.planned("gpu-smoke", "main")
 
 
-def test_runs_go_seed_by_seed_and_whole_seeds_are_scored(smoke):
-    """The time ends in the second seed: the first is scored, of all arms."""
+@pytest.fixture(scope="module")
+def five(laid_out, tmp_path_factory):
+    """Runs of a scale whose time ended in the second seed."""
+    home = tmp_path_factory.mktemp("five")
+    copy_recipes(home, "gpu_width")
+    (home / "data").symlink_to(laid_out / "data")
+    with chdir(home):
+        for run in gpu_part.planned("gpu-smoke", "main")[1][:5]:
+            train(run, quiet)
+    return home / "runs/gpu-smoke"
+
+
+@pytest.mark.slow
+def test_runs_go_seed_by_seed_and_whole_seeds_are_scored_of_arms_that_ended_any(smoke, five):
     _, runs = smoke
-    assert [(run.seed, run.address.arm) for run in runs] == [
-        (seed, arm) for seed in range(3) for arm in ("dense", "stem-third", "stem-full")
-    ]
-    for run in runs[:5]:
-        train(run, quiet)
-    assert gpu_evidence.score("gpu-smoke", "main") == (0,)
-    for arm in ("dense", "stem-third", "stem-full"):
+    arms = ["dense", "stem-third", "stem-full"]
+    assert [(run.seed, run.address.arm) for run in runs] == [(seed, arm) for seed in range(3) for arm in arms]
+    for first, last, scored in ((0, 2, arms[:2]), (2, 5, arms)):
+        for run in runs[first:last]:
+            shutil.copytree(five / run.folder.relative_to("runs/gpu-smoke"), run.folder)
+        assert gpu_part.score("gpu-smoke", "main") == (0,)
+        assert {path.name for path in (SCORES / "gpu-smoke/losses/main").iterdir()} == {*scored}
+    for arm in arms:
         assert json.loads((SCORES / f"gpu-smoke/losses/main/{arm}/summary.json").read_text())["seeds"] == 1
 
 
@@ -148,18 +162,10 @@ def test_an_arm_that_fails_is_left_out_and_the_others_go_on(smoke, monkeypatch):
         if "stem-full seed 0" in tried[-1]:
             raise UserError("stem-full seed 0 failed:\nTraceback")
 
-    monkeypatch.setattr(gpu_evidence, "train_runs", some)
-    assert not gpu_evidence.train("gpu-smoke", "main")
-    assert [len(names) for names in tried] == [9, 6]
+    monkeypatch.setattr(gpu_part, "train_runs", some)
+    assert not gpu_part.train("gpu-smoke", "main")
+    assert [len(names) for names in tried[:2]] == [9, 6]
     assert not [name for name in tried[1] if name.startswith("stem-full")]
-
-
-def test_arms_that_ended_are_scored_without_one_that_never_did(smoke):
-    _, runs = smoke
-    for run in runs[:2]:
-        train(run, quiet)
-    assert gpu_evidence.score("gpu-smoke", "main") == (0,)
-    assert {path.name for path in (SCORES / "gpu-smoke/losses/main").iterdir()} == {"dense", "stem-third"}
 
 
 def test_scale_and_recipe_are_cut_to_what_was_reached():
@@ -174,7 +180,7 @@ def test_scale_and_recipe_are_cut_to_what_was_reached():
 
 
 @pytest.mark.slow
-def test_what_comes_back_is_taken_in_judged_and_drawn(laid_out, tmp_path, monkeypatch, capsys):
+def test_what_comes_back_is_taken_in_judged_and_drawn(laid_out, five, tmp_path, monkeypatch, capsys):
     """The scale gpu is gpu-smoke here. The time ended in the second seed, and no wider model was trained."""
     monkeypatch.chdir(tmp_path)
     for name in ("recipes", "analysis"):
@@ -185,9 +191,8 @@ def test_what_comes_back_is_taken_in_judged_and_drawn(laid_out, tmp_path, monkey
         Path(place).parent.mkdir()
         Path(place).symlink_to(source)
     Path("docs").mkdir()
-    for run in gpu_evidence.planned("gpu", "main")[1][:5]:
-        train(run, quiet)
-    gpu_evidence.score("gpu", "main")
+    shutil.copytree(five, "runs/gpu")
+    gpu_part.score("gpu", "main")
     out = tmp_path / "out"
     ceilings = {"section": "ceilings", "what": "ceilings", "product_flops": 1.0}
     rows = [ceilings, {"section": "modules", "class": "dense", "holds": False}]
@@ -223,8 +228,9 @@ def test_what_comes_back_is_taken_in_judged_and_drawn(laid_out, tmp_path, monkey
 def test_times_of_a_step_and_its_share_of_the_peak(catalog, monkeypatch):
     """By hand: products of a layer and of the head, of 64 tokens in sequences of 32, three times."""
     monkeypatch.setattr(gpu_speed, "compiler_works", lambda _: False)
+    monkeypatch.setattr(gpu_speed, "ceilings", lambda _: {"product_flops": 1e9})
     shape = catalog.scale("gpu-smoke").model
-    row = gpu_speed.stepped("dense", shaped(shape, catalog.arms["dense"]), "cpu", product=1e9)
+    (row,) = gpu_speed.training("dense", shaped(shape, catalog.arms["dense"]), "cpu")
     d, f, length = shape.width, shape.ffn_width, 32
     layer = 2 * (2 * d * d + 2 * d * d // 2) + 4 * length * d + 6 * d * f
     flops = 3 * 64 * (shape.layers * layer + 2 * d * shape.vocab)
@@ -237,8 +243,7 @@ def test_times_of_a_step_and_its_share_of_the_peak(catalog, monkeypatch):
 
 def test_tables_in_host_memory_give_the_same_logits_and_their_bytes(catalog):
     shape = catalog.scale("gpu-smoke").model
-    with torch.no_grad():
-        dense, here, ahead, asked = gpu_speed.serving(catalog, shape, "cpu")
+    dense, here, ahead, asked = gpu_speed.rows("serving", catalog, shape, "cpu")
     assert "error" not in dense | here
     for row in (ahead, asked):
         assert row["same_logits"]
@@ -255,8 +260,7 @@ def test_every_network_and_memory_is_compared(catalog):
 
 def test_a_network_that_computes_something_else_does_not_hold(catalog, monkeypatch):
     """Also where the loss is as good as the same: the gradient of one parameter tells."""
-    config = shaped(catalog.scale("gpu-smoke").model, catalog.arms["stem-third"])
-    assert all(row["holds"] for row in gpu_checks.compared("stem-third", config, "cpu"))
+    assert all(row["holds"] for row in gpu_checks.modules(catalog, "cpu", ["stem-third"]))
     step, calls = gpu_checks.step, []
 
     def other(*arguments):
@@ -267,18 +271,18 @@ def test_a_network_that_computes_something_else_does_not_hold(catalog, monkeypat
         return loss, gradients
 
     monkeypatch.setattr(gpu_checks, "step", other)
-    rows = gpu_checks.compared("stem-third", config, "cpu")
+    rows = [*gpu_checks.modules(catalog, "cpu", ["stem-third"])]
     assert [(row["holds"], row["parameter"]) for row in rows] == [(False, "blocks.0.ffn.gate.weight")] * 2
 
 
 @pytest.mark.slow
-def test_paths_of_a_device_are_compared(smoke, monkeypatch):
+def test_paths_of_a_device_are_compared(smoke, catalog, monkeypatch):
     """A resumed run has the bits of a whole one; one at another rate lies further apart than it may."""
-    some = [pair for pair in gpu_checks.pairs("cpu") if pair.name == "whole and resumed"]
-    other = gpu_checks.Pair("other", "dense", {}, {"learning_rate": 0.1}, gpu_checks.ROUNDING)
-    broken = gpu_checks.Pair("broken", "dense", {}, {"accelerator": "none"}, gpu_checks.ROUNDING)
+    some = [pair for pair in gpu_checks.pairs("cpu") if pair[0] == "whole and resumed"]
+    other = ("other", "dense", {}, {"learning_rate": 0.1}, gpu_checks.ROUNDING)
+    broken = ("broken", "dense", {}, {"accelerator": "none"}, gpu_checks.ROUNDING)
     monkeypatch.setattr(gpu_checks, "pairs", lambda device: (*some, broken, other))
-    resumed, failed, apart = gpu_checks.paths("cpu", 8)
+    resumed, failed, apart = gpu_checks.paths(catalog, "cpu", 8)
     assert (resumed["same_bits"], resumed["apart"], resumed["holds"]) == (True, 0.0, True)
     assert "none" in failed["error"]
     assert not apart["holds"]

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from benchmarks import power
-from benchmarks.power import Spread, row, rows, shortened, table, upper
+from benchmarks.power import Spread, row, rows, upper
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.rule import Evidence
 from tests.conftest import ROOT
@@ -60,21 +60,6 @@ def test_a_claim_is_judged_at_99_percent():
     assert larger["seeds for m"] == plain(0.02, 0.01).seeds(0.05)
     equal = row("r", "c", Evidence("equivalent", wide, 0.05))
     assert equal["seeds for m"] == plain(0.02, 0.01, equivalent=True).seeds(0.05)
-
-
-def test_the_short_table_has_medians_by_recipe_and_smallest_effect():
-    def claim(m, sd):
-        differences = Contrast(sd * np.array([-1.0, 0.0, 1.0]))
-        return row("r", "c", Evidence("greater", differences, m))
-
-    lines = shortened([claim(0.02, 0.01), claim(0.02, 0.03), claim(0.02, 9.0), claim(0.01, 0.01)])
-    assert [(line["m"], line["claims"], line["SD"]) for line in lines] == [
-        (0.02, 3, pytest.approx(0.03)),
-        (0.01, 1, pytest.approx(0.01)),
-    ]
-    assert lines[0]["most seeds for m"] == math.inf
-    assert table(lines).splitlines()[2].startswith("| r | 0.02 | 3 | 3 | 0.03 |")
-    assert table(lines).splitlines()[2].endswith("| > 200 |")
 
 
 def test_a_scale_has_its_own_recipes_alone(catalog, monkeypatch):

@@ -1,18 +1,30 @@
-"""SIGKILL at any moment, resume, and the same bytes as if nothing had happened. Real processes, really killed."""
+"""SIGKILL at any moment, resume, and the same bytes as if nothing had happened. Real processes, really killed.
 
+As many kills in a row as you like: KILLS=50 python -m pytest -s -p no:xdist tests/training/test_kill.py -k in_a_row
+"""
+
+import multiprocessing
 import os
 import random
+import shutil
 import signal
+import time
+import warnings
+from contextlib import suppress
 from dataclasses import replace
+from itertools import count
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks.kills import finish, kill_once, last_step, look, start
-from stemrepro.training.checkpoint import AtomicCheckpointIO, checkpoint_path
+from stemrepro.common.workers import fork_server
+from stemrepro.training.checkpoint import AtomicCheckpointIO, checkpoint_path, newest
+from stemrepro.training.run import Run
 
 pytestmark = pytest.mark.slow
+KILLS = int(os.environ.get("KILLS", "4"))
 
 WRITES = {
     "while its settings are written": 1,
@@ -23,7 +35,87 @@ WRITES = {
 """Which of a run's file writes it dies at: config, snapshot at 3, metrics, checkpoint and hash at 5, ..., weights."""
 
 
-def files(run):
+def victim(run: Run, pipe: Connection, threads: int, die_at_write: int | None, hold_after: int | None) -> None:
+    """Train and report every step; die at the nth file write, before its rename, or wait after a step to be killed."""
+    from stemrepro.training import callbacks
+    from stemrepro.training.train import train
+
+    torch.set_num_threads(threads)
+    warnings.simplefilter("ignore")
+    callbacks.time = type("Clock", (), {"monotonic": iter(range(10**9)).__next__})  # so that every step is reported
+    rename, writes = os.replace, count()
+
+    def deadly(source: str, target: str) -> None:
+        if next(writes) == die_at_write:
+            os.kill(os.getpid(), signal.SIGKILL)
+        rename(source, target)
+
+    def report(step: int, *_: float) -> None:
+        pipe.send(step)
+        if step == hold_after:
+            signal.pause()
+
+    os.replace = deadly
+    train(run, report)
+
+
+def start(
+    run: Run, threads: int = 1, die_at_write: int | None = None, hold_after: int | None = None
+) -> tuple[multiprocessing.Process, Connection]:
+    """Start a victim; its steps come through the pipe."""
+    context = fork_server(threads, "stemrepro.training.fork_server")
+    parent_end, child_end = context.Pipe(duplex=False)
+    process = context.Process(target=victim, args=(run, child_end, threads, die_at_write, hold_after), daemon=True)
+    process.start()
+    child_end.close()
+    return process, parent_end
+
+
+def last_step(pipe: Connection, step: int = 0) -> int:
+    """Wait for a process's end -> the last step that it reported."""
+    with suppress(EOFError, ConnectionResetError):
+        while True:
+            step = pipe.recv()
+    return step
+
+
+def finish(run: Run, threads: int = 1) -> None:
+    """Train a run to its end."""
+    process, pipe = start(run, threads)
+    last_step(pipe)
+    process.join()
+    assert process.exitcode == 0, f"{run.folder} did not finish"
+
+
+def good_step(folder: Path) -> int:
+    """The newest good checkpoint's step, 0 for none; all that have their hash can be read."""
+    for hashed in folder.glob("step*.ckpt.sha256"):
+        AtomicCheckpointIO().load_checkpoint(hashed.with_suffix(""))
+    good = newest(folder)
+    return int(good.stem.removeprefix("step")) if good else 0
+
+
+def kill_once(run: Run, during_save: bool, rng: random.Random) -> int | None:
+    """Start or resume the run, kill it, and return the steps that were lost; None when it finished first."""
+    folder, (process, pipe) = run.folder / "resume", start(run)
+    died = good_step(folder)
+    stop = rng.randint(died + 1, run.training.steps - 1)
+    with suppress(EOFError, ConnectionResetError):
+        while not any(folder.glob(".step*")) if during_save else died < stop:
+            if not during_save or pipe.poll(0):
+                died = pipe.recv()
+    if not during_save:
+        time.sleep(rng.random() * 0.02)
+    process.kill()
+    process.join()
+    if process.exitcode != -signal.SIGKILL:
+        return None
+    died = last_step(pipe, died) + during_save  # a step is reported after the save that follows it
+    return max(0, died - good_step(folder))
+
+
+def files(run: Run) -> dict[str, bytes]:
+    """Return what a run's folder holds by name, but for when and where it was made."""
     return {path.name: path.read_bytes() for path in run.folder.iterdir() if path.name != "provenance.json"}
 
 
@@ -60,9 +152,7 @@ def test_killed_at_a_random_step(make_run, wholes, threads):
     expected = whole(run, threads, wholes)
     killed, stop = other(run, "killed"), random.randint(1, 11)
     kill_after(killed, stop, threads)
-    unreadable, _, good = look(killed.folder / "resume")
-    assert unreadable == 0
-    assert good >= stop // 5 * 5
+    assert good_step(killed.folder / "resume") >= stop // 5 * 5
     finish(killed, threads)
     assert files(killed) == expected, f"killed after step {stop}"
 
@@ -78,16 +168,6 @@ def test_killed_while_writing(make_run, wholes, moment):
     assert process.exitcode == -signal.SIGKILL
     assert not killed.weights.exists()
     assert died == {1: 0, 3: 4, 4: 4, 5: 4, 12: 12}[WRITES[moment]]
-    finish(killed)
-    assert files(killed) == expected
-
-
-def test_killed_between_a_save_and_a_validation(make_run, wholes):
-    """Step 5 saves, step 8 validates."""
-    run = make_run("stem-full", seed=1)
-    expected = whole(run, 1, wholes)
-    killed = other(run, "killed")
-    kill_after(killed, 6)
     finish(killed)
     assert files(killed) == expected
 
@@ -127,33 +207,22 @@ def run_parameters(run):
     return build(run.model, 0).parameters()
 
 
-def test_kill_after_kill(make_run, wholes):
-    """The loop of benchmarks/kills.py, four kills long."""
+def test_kills_in_a_row(make_run, wholes):
+    """Every second one while a checkpoint is written."""
     run = make_run("stem-full", seed=1)
-    expected, rng, seen = whole(run, 1, wholes), random.Random(), []
+    expected, rng, lost, ends = whole(run, 1, wholes), random.Random(), [], 1
     killed = other(run, "killed")
-    for number in range(4):
-        outcome = kill_once(killed, number % 2 == 1, rng)
-        if outcome is None:
-            break
-        seen.append(outcome)
-        assert outcome["unreadable"] == 0, seen
-        assert outcome["lost"] <= run.training.save_every, seen
+    for number in range(KILLS):
+        steps = kill_once(killed, number % 2 == 1, rng)
+        if steps is None:  # it came to its end before
+            assert files(killed) == expected
+            shutil.rmtree(killed.folder)
+            ends += 1
+        else:
+            lost.append(steps)
     finish(killed)
     assert files(killed) == expected
-
-
-def test_a_garbled_checkpoint_is_named_and_the_one_before_used(make_run, wholes, capfd):
-    run = make_run("stem-full", seed=1)
-    expected = whole(run, 1, wholes)
-    killed = other(run, "killed")
-    kill_after(killed, 11)
-    last = checkpoint_path(killed.folder / "resume", 10)
-    damaged = bytearray(last.read_bytes())
-    damaged[len(damaged) // 2] ^= 255
-    Path(last).write_bytes(damaged)
-    from stemrepro.training.train import train
-
-    with pytest.warns(UserWarning, match=r"step000000010\.ckpt is damaged"):
-        train(killed, lambda *_: None)
-    assert files(killed) == expected
+    assert max(lost, default=0) <= run.training.save_every
+    print(
+        f"{len(lost)} kills, at most {max(lost, default=0)} steps lost; all {ends} runs that ended have the same bytes"
+    )

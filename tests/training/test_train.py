@@ -86,9 +86,9 @@ def test_a_run_equals_a_plain_training_loop(make_run):
         torch.testing.assert_close(weight, model.state_dict()[name], atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("arm", "stop"), [("stem-full", 3), ("stem-full", 7), ("stem-rowwise", 10)])
+@pytest.mark.parametrize(("arm", "stop"), [("stem-full", 7), ("stem-rowwise", 10)])
 def test_resume_is_bit_exact(make_run, tmp_path, arm, stop, report_every_step):
-    """Killed before, at and after checkpoints (steps 5 and 10): weights, metrics rows, snapshots and the checkpoint for
+    """Killed at and after checkpoints (steps 5 and 10): weights, metrics rows, snapshots and the checkpoint for
     later runs are those of an uninterrupted run."""
     whole = replace(make_run(arm, seed=1), keep_final_checkpoint=True)
     train(whole, quiet)
