@@ -17,6 +17,7 @@ os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 
+import numpy as np
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
@@ -26,15 +27,16 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest, flat, locked
 from stemrepro.common.paths import RUNS, SCORES
 from stemrepro.config.address import MAIN, Address
+from stemrepro.config.arm import changes_width
 from stemrepro.config.catalog import Catalog
-from stemrepro.tracking.arm import REFERENCE, summary_of
+from stemrepro.measures.items import ArmItems
+from stemrepro.measures.losses import ArmLosses
+from stemrepro.report.metrics import REFERENCE, gap
 from stemrepro.tracking.server import tracking_uri
 from stemrepro.training.run_folder import read_config, read_metrics
 
 ID = "mlflow_run_id"
 """File of a run folder."""
-MOST = 1000
-"""Metrics of one request to MLflow."""
 
 
 def ended(folder: Path) -> tuple[str, int] | None:
@@ -46,11 +48,7 @@ def ended(folder: Path) -> tuple[str, int] | None:
 
 
 def log_run(client: MlflowClient, experiment: str, known: dict[str, Run], folder: Path) -> None:
-    """Log what MLflow lacks of a run folder: the run itself with its settings, rows of its evaluations, its end.
-
-    Args:
-        known: the experiment's runs by id.
-    """
+    """Log what MLflow lacks of a run folder: the run itself with its settings, rows of its evaluations, its end."""
     settings, file, end = read_config(folder), folder / ID, ended(folder)
     run = known.get(file.read_text(encoding="utf-8")) if file.exists() else None
     if run is None or run.data.tags.get("settings") != settings.hash:
@@ -70,12 +68,46 @@ def log_run(client: MlflowClient, experiment: str, known: dict[str, Run], folder
             values |= {f"loss_curve/{source}": loss for source, loss in row["validation"].items()}
             last = row["step"]
             metrics += [Metric(name, value, run.info.start_time + last, last) for name, value in values.items()]
-    for begin in range(0, len(metrics), MOST):
-        client.log_batch(run.info.run_id, metrics[begin : begin + MOST])
+    for begin in range(0, len(metrics), 1000):  # MLflow takes no more at once
+        client.log_batch(run.info.run_id, metrics[begin : begin + 1000])
     if last:
         client.set_tag(run.info.run_id, "step", last)
     if end:
         client.set_terminated(run.info.run_id, *end)
+
+
+def summary_of(catalog: Catalog, scale: str, scores: Path, address: Address) -> tuple[dict[str, float], dict[str, str]]:
+    """Return the metrics of an arm that has losses, and its tags.
+
+    Losses are in nats per token, accuracies in %, each the mean over seeds. Accuracies of other settings than those of
+    the losses are left out.
+
+    Args:
+        scores: scores/<scale>.
+    """
+    arm = ArmLosses(scores / "losses" / address.path)
+    by_seed = {f"final/{mix}_loss": arm.loss(mix).to_numpy() for mix in ("prose", "all") if arm.scored}
+    for recipe in (recipe for recipe in catalog.recipes.values() if recipe.tasks):
+        items = ArmItems(scores / "benchmarks" / address.path, recipe)
+        path = items.folder / "summary.json"
+        if path.exists() and items.summary["params_hash"] == arm.summary["params_hash"]:
+            groups = {f"final/{group}_accuracy": group for group in recipe.groups}
+            for name, group in (groups | {f"tasks/{task}": task for task in recipe.tasks}).items():
+                by_seed[name] = items.sample("accuracy", group).by_seed
+    metrics = {name: float(np.mean(values)) for name, values in by_seed.items() if np.isfinite(values).all()}
+    for name in list(metrics):
+        if len(by_seed[name]) > 1:
+            metrics |= {f"variation_over_seeds/{name.split('/')[1]}": float(np.std(by_seed[name], ddof=1))}
+    counts, flops = arm.summary["parameters"], float(arm.summary["forward_flops_per_token"])
+    metrics |= {f"model/{kind}_parameters": float(counts[kind]) for kind in ("active", "tables", "total")}
+    metrics |= {"model/flops_per_token": flops}
+    track = catalog.variant(address.variant).track or catalog.scale(scale).model.track
+    dense, shaped = arm.folder.with_name(REFERENCE), changes_width(track, catalog.arms[address.arm])
+    if arm.scored and (lead := gap(arm, ArmLosses(dense), shaped)) is not None:
+        metrics["final/prose_gap"] = lead
+    names = ", ".join(name for name, recipe in catalog.recipes.items() if address in recipe.wanted())
+    tags = {"arm": address.arm, "variant": address.variant, "seeds": str(len(arm.scored)), "recipes": names}
+    return {name: round(value, 6) for name, value in metrics.items()}, tags
 
 
 def log_arm(
@@ -111,11 +143,8 @@ def track(scale: str, catalog: Catalog, names: Sequence[str] = ()) -> tuple[str,
     title = os.environ.get("MLFLOW_EXPERIMENT_NAME") or f"stemrepro {scale}"
     folders = [path.parent for path in sorted((RUNS / scale).glob("*/*/seed*/config.yaml"))]
     scored = [path.parent for path in sorted((SCORES / scale / "losses").glob("*/*/losses.csv"))]
-    trained = {folder: Address(*folder.parts[-3:-1]) for folder in folders}
-    arms = [Address(*folder.parts[-2:]) for folder in scored]
-    if names:
-        trained = {folder: address for folder, address in trained.items() if str(address) in names}
-        arms = [address for address in arms if str(address) in names]
+    trained = {folder: at for folder in folders if str(at := Address(*folder.parts[-3:-1])) in names or not names}
+    arms = [at for folder in scored if str(at := Address(*folder.parts[-2:])) in names or not names]
     try:
         with locked(RUNS):  # two commands would both make the database, and a run that is missing
             client = MlflowClient(tracking_uri())
@@ -128,8 +157,6 @@ def track(scale: str, catalog: Catalog, names: Sequence[str] = ()) -> tuple[str,
                 if address.arm in catalog.arms and address.variant in (MAIN, *catalog.variants):
                     log_arm(client, experiment, known, address, catalog, scale)
     except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise UserError(
-            f"MLflow at {tracking_uri()} can't be used ({reason}); it may be deleted, and is made anew"
-        ) from error
+        why = f"can't be used ({' '.join(str(error).split())[:200]}); it may be deleted, and is made anew"
+        raise UserError(f"MLflow at {tracking_uri()} {why}") from error
     return experiment, len({*arms, *trained.values()}), len(trained)
