@@ -117,14 +117,6 @@ def test_gains_against_what_other_items_might_give(audit, monkeypatch):
     assert audit.within_items("x") == 0
 
 
-def test_metrics_name_the_methods(catalog, audit):
-    assert audit.value("misfits:table-3-350m/stem-full") == len(audit.misfits("table-3-350m/stem-full"))
-    assert audit.value("average:table-4") == audit.average_deviation("table-4")
-    recipe = catalog.recipes["paper_audit"]
-    for one in (*recipe.claims.values(), *recipe.estimates.values()):
-        assert np.isfinite(audit.value(one.metric))
-
-
 def test_a_group_counts_its_estimates_that_are_not_what_is_printed(audit):
     """By hand: of the 350M totals none fits, of the shares of Table 1 all but Qwen2.5 3B's 22.28, printed 22.8."""
     assert audit.value("deviating:roi") == 0

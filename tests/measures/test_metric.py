@@ -89,7 +89,7 @@ def test_an_exact_metric_is_of_an_exact_claim(catalog):
     recipe = catalog.recipes["token_ladder"]
     claim = next(iter(recipe.claims.values())).model_copy(update={"preconditions": ()})
     count, lead = (claim.model_copy(update={"metric": text}) for text in ("count:", "in:8"))
-    assert "is a number by itself, which has no arms" in refusal(Child, catalog, recipe, count)
+    assert "is a number by itself, without arms" in refusal(Child, catalog, recipe, count)
     assert refusal(Child, catalog, recipe, lead) is None
     exact = lead.model_copy(update={"kind": "exact", "arms": ()})
     assert "is a contrast, which needs arms" in refusal(Child, catalog, recipe, exact)

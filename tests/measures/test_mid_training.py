@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures.base import refusal
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.mid_training import MidTraining
 from tests.made_up import write_arm, write_summary
@@ -48,21 +47,6 @@ def test_a_row_is_read_as_often_as_a_stage_has_tokens_for_it(measure):
     assert [round(measure.sightings(f"further-{count}")) for count in (20, 80, 320, 1280)] == [20, 80, 320, 1280]
 
 
-def test_losses_are_of_the_text_that_is_named(measure, monkeypatch):
-    calls = []
-    monkeypatch.setattr(
-        "stemrepro.measures.losses.contrast", lambda high, low, text: calls.append((str(high), str(low), text))
-    )
-    for metric in ("loss:code", "anew:mathematics", "despite:code"):
-        pair = ("stem-third", "dense") if metric.startswith("anew") else ("dense", "stem-third")
-        measure.contrast(*pair, metric)
-    assert calls == [
-        ("dense@mid", "stem-third@mid", "code"),
-        ("stem-third@mid-anew", "stem-third@mid", "mathematics"),
-        ("dense@mid", "stem-third@mid-anew", "code"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("metric", "pair"),
     [
@@ -74,17 +58,6 @@ def test_losses_are_of_the_text_that_is_named(measure, monkeypatch):
 def test_tables_drawn_anew_are_compared_with_an_arm_that_has_none(measure, metric, pair):
     with pytest.raises(UserError, match="whose tables are drawn anew"):
         measure.contrast(*pair, metric)
-
-
-def test_scores_of_tasks_and_variants_that_do_not_exist_are_refused(catalog):
-    recipe = catalog.recipes["mid_training"]
-    estimate = recipe.estimates["gsm8k"]
-    assert refusal(MidTraining, catalog, recipe, estimate) is None
-    for metric, words in (
-        ("score:gsm8kk@mid", "task 'gsm8kk' is unknown; did you mean 'gsm8k'?"),
-        ("score:gsm8k@mid-anew", "variant 'mid-anew' is unknown (this recipe has mid)"),
-    ):
-        assert words in refusal(MidTraining, catalog, recipe, estimate.model_copy(update={"metric": metric}))
 
 
 def test_scores_are_those_after_the_stage(measure, tmp_path):

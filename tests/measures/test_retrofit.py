@@ -67,13 +67,6 @@ def test_differences(measure, metric, expected):
         measure.contrast("stem-full", "stem-third", metric)
 
 
-def test_early_is_one_step_where_a_stage_has_fewer_than_ten(measure, monkeypatch):
-    """As in a smoke test, where a mean over no step would be NaN."""
-    losses = np.array([[3.0, 2.0, 1.0], [5.0, 2.0, 1.0]]), np.array([[2.5, 1.0, 1.0], [4.0, 1.0, 1.0]])
-    monkeypatch.setattr(measure, "second_stage", lambda *_: losses)
-    assert measure.contrast("stem-full", "dense", "early:token-means").differences.tolist() == [0.5, 1.0]
-
-
 def test_interpolation_is_compared_with_dense_and_with_rows_of_means(measure):
     for high, metric, expected in (
         ("dense", "gain:interpolated", (0.35, 0.35)), ("dense", "lead:interpolated", (0.25, 0.30)),
@@ -83,22 +76,6 @@ def test_interpolation_is_compared_with_dense_and_with_rows_of_means(measure):
         np.testing.assert_allclose(contrast.differences, expected, atol=1e-9)
     with pytest.raises(UserError, match="one of stem-interpolated and one without tables"):
         measure.contrast("dense", "stem-full", "gain:interpolated")
-
-
-def test_every_metric_of_the_recipe_is_measured(catalog, measure):
-    recipe = catalog.recipes["retrofit"]
-    asked = [*recipe.claims.values(), *recipe.estimates.values()]
-    assert {one.metric.partition(":")[0] for one in asked} == {
-        "gain",
-        "lead",
-        "interpolation",
-        "behind",
-        "at-once",
-        "early",
-    }
-    for one in asked:
-        if "stem-full" in one.arms:
-            assert len(measure.contrast(*one.arms, one.metric).differences) == 2
 
 
 def test_a_constant_row_that_gains_too_makes_gains_untestable(measure):

@@ -82,9 +82,3 @@ def test_tables_at_a_constant_rate_are_compared_with_the_same_model(build):
     assert gain.differences == pytest.approx([0.5] * 3)
     with pytest.raises(UserError, match="'width-64' differs from no variant of size_ladder by its table_rate"):
         measure.contrast("dense", "stem-full", "table-rate@width-64")
-
-
-def test_a_lead_below_zero_gives_no_fall(build):
-    measure = build(lambda width, vocab, rate: 4 - 3 * width)
-    with pytest.raises(Unmeasured, match="stem-full has no lead over dense at width-48 in every seed"):
-        measure.contrast("dense", "stem-full", "fall:fixed")

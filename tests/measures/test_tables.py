@@ -28,20 +28,10 @@ def tables(arms, catalog):
     return made(Tables, catalog, "table_design", arms)
 
 
-def test_vocabularies_are_in_order(tables):
-    runs = tables.vocabularies("dense")
-    assert list(runs) == [1024, 4096]
-    assert [len(losses.bits_per_byte) for losses in runs.values()] == [3, 3]
-
-
 def test_the_slope_is_in_bits_per_byte_per_doubling(tables):
     """write_arm has two tokens in five bytes; from 1,024 to 4,096 are two doublings."""
     differences = tables.contrast("dense", "stem-full", "vocabulary").differences
     assert differences == pytest.approx([(0.6 - 0.2) * 2 / 5 / np.log(2) / 2] * 3)
-
-
-def test_other_metrics_are_a_comparisons(tables):
-    assert tables.contrast("dense", "stem-full", "prose").differences == pytest.approx([0.2] * 3)
 
 
 def test_own_rates_are_known_for_dense_and_stem_full_alone(tables):

@@ -54,10 +54,6 @@ def test_exact_claims_count_sources(counts, catalog, tmp_path):
     assert measure.value("touches_more:1000000:1") == 2
 
 
-def test_hit_rates_are_means_over_stretches(counts):
-    assert counts.hit_rate("a", "every token", "LFU", 0.1).mean == pytest.approx(86)
-
-
 def test_experts_touched_equals_drawing():
     rng = np.random.default_rng(0)
     share = np.mean([len({e for _ in range(10) for e in rng.choice(16, 2, replace=False)}) / 16 for _ in range(2000)])

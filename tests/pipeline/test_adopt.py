@@ -180,12 +180,6 @@ def test_what_differs_is_refused_with_its_scores(take_in, there, tmp_path, chang
     assert not (tmp_path / "here/runs/tiny" / DENSE.path / "seed0/weights.safetensors").exists()
 
 
-def test_scores_of_other_runs_are_refused(take_in, there):
-    summary = there / "scores/tiny/losses" / DENSE.path / "summary.json"
-    summary.write_text(summary.read_text().replace('"key": "', '"key": "a'))
-    assert take_in()[1] == ["losses of dense: scored from other runs, text or code"]
-
-
 def test_an_archive_that_is_cut_short_or_holds_a_link_changes_nothing(plan, there, tmp_path):
     archive, folders = tmp_path / "made.tar", (there / "data", tmp_path / "runs", tmp_path / "scores")
 

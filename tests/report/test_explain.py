@@ -18,7 +18,6 @@ from stemrepro.measures.inputs import Inputs
 from stemrepro.report.estimates import with_estimates
 from stemrepro.report.evidence import judged, verdict_rows
 from stemrepro.report.explain import _cells, explain, find
-from stemrepro.verdicts.rule import NOT_TESTED
 from tests.conftest import ROOT
 
 RESULTS, SCORES = ROOT / "results", ROOT / "scores"
@@ -109,21 +108,6 @@ def test_todays_code_gives_the_committed_verdicts_of_the_committed_scores(tmp_pa
             assert changed == set(), f"{recipe}/{key}"
 
 
-def test_exact_claim_has_numbers_in_place_of_seeds(catalog, made):
-    scale, recipe, row = some(made, lambda row: row["verdict"] == "contradicted" and row["paper"], "exact")
-    text = explanation(catalog, made, scale, recipe, row)
-    assert f"computed {row['ours']:.6g}, the paper's {row['paper']['value']:g}, what counts" in text
-    assert "2. Is the number the paper's? No:" in text
-    assert "seed 0" not in text
-
-
-def test_claim_that_is_not_tested_says_why(catalog, made):
-    scale, recipe, row = some(made, lambda row: row["verdict"] == NOT_TESTED, "not-better")
-    text = " ".join(explanation(catalog, made, scale, recipe, row).split())
-    assert f"1. Can it be tested here? No: {row['reason']} Verdict: not tested" in text
-    assert "2. " not in text.partition("The rule")[2].partition("Verdict")[0]
-
-
 def test_cells_that_the_number_is_computed_from(catalog):
     """Of a claim at the paper's size, which is not run here."""
     recipe, key = "pretraining_350m", "third-over-dense"
@@ -131,12 +115,6 @@ def test_cells_that_the_number_is_computed_from(catalog):
     names = re.findall(r"^cell ([\w.-]+/[\w.-]+/[\w.-]+): ([\d.]+)", lines, flags=re.M)
     assert len(names) == 2
     assert all(catalog.paper.value(name) == float(value) for name, value in names)
-
-
-def test_missing_scores_are_named(catalog, made, tmp_path):
-    scale, recipe, row = some(made, lambda row: row["ours"])
-    with pytest.raises(UserError, match="is missing"):
-        explain(catalog, f"{recipe}/{row['claim']}", scale, made, tmp_path)
 
 
 def test_names(catalog):

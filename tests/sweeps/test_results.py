@@ -34,12 +34,6 @@ def test_the_best_of_a_grid_at_its_first_or_last_value(best, end):
     assert found["at_edge"] == (f"learning_rate {end}" if end else "")
 
 
-def test_a_rate_beyond_which_runs_diverge_is_no_edge():
-    table = trials("dense", lambda learning_rate: 5 if learning_rate < 0.02 else np.inf, learning_rate=RATES)
-    table.loc[1, "prose"] = 4
-    assert best_settings(table, {})["at_edge"].tolist() == [""]
-
-
 def test_an_arm_has_edges_in_fields_that_it_has():
     """Dense is tried at one table factor, and a name has no order."""
 
