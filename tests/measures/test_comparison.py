@@ -4,34 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from stemrepro.config.catalog import Catalog
 from stemrepro.config.scale import TunedSettings
-from stemrepro.measures.comparison import OFFICIAL_INIT, OWN_RATES, ComparedArm, Comparison, read_arms
-from stemrepro.measures.inputs import Inputs
+from stemrepro.measures.comparison import OFFICIAL_INIT, OWN_RATES, ComparedArm, Comparison
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.verdicts.contrast import Unmeasured
 from tests.made_up import made, write_arm
 
 BASE, OTHER = ArmLosses(Path("scores/x/losses/main/base")), ArmLosses(Path("scores/x/losses/own-rate/arm"))
-
-
-def read(catalog: Catalog, recipe: str) -> dict[str, ComparedArm]:
-    return read_arms(Inputs(recipe, catalog, "laptop", Path("scores/x")))
-
-
-def test_a_recipe_reads_its_arms_where_it_compares_them(catalog):
-    stem = read(catalog, "table_design")["stem-full"]
-    assert stem.losses.folder == Path("scores/x/losses/half/stem-full")
-    assert {variant: losses.folder for variant, losses in stem.variants.items()} == {
-        "half-own-rate": Path("scores/x/losses/half-own-rate/stem-full"),
-        "half-official-start": Path("scores/x/losses/half-official-start/stem-full"),
-        "half-vocab-4": Path("scores/x/losses/half-vocab-4/stem-full"),
-    }
-    ladder = read(catalog, "token_ladder")["stem-full"]
-    assert ladder.losses.folder == Path("scores/x/losses/main/stem-full")
-    assert list(ladder.variants) == list(catalog.recipes["token_ladder"].variants)
-    assert read(catalog, "ablation_graveyard")["blend"].losses.count == 3
-    assert read(catalog, "validation_loss")["stem-half"].losses.count == 5
 
 
 BEST = {

@@ -133,17 +133,6 @@ def test_interaction_by_hand(catalog, tmp_path):
         measure.contrast("dense", "stem-full", "interaction")
 
 
-def test_interaction_takes_the_seeds_that_all_four_arms_have(catalog, tmp_path):
-    arms = {
-        name: write_arm(tmp_path / name, [value] * count, tuple(range(count)))
-        for name, value, count in (
-            ("dense", 3.0, 5), ("up-removed", 3.2, 4), ("stem-dagger-full", 2.7, 3), ("stem-full", 2.8, 5)
-        )
-    }  # fmt: skip
-    measure = made(Scaling, catalog, "token_ladder", arms)
-    assert measure.contrast("dense", "up-removed", "interaction").differences == pytest.approx([-0.1] * 3)
-
-
 @pytest.mark.parametrize(("gain", "testable"), [(-0.1, True), (0.01, True), (0.05, False)])
 def test_claims_about_tables_need_frozen_rows_that_gain_nothing(build, catalog, gain, testable):
     measure = build({
