@@ -67,12 +67,9 @@ def tuned_lines(best: pd.DataFrame) -> list[str]:
 
 def study_of(rows: pd.DataFrame, space: Space) -> optuna.Study:
     """Return rows of `ended` as a study in memory, by their loss above the best of their arm."""
-    spans = {
-        key: FloatDistribution(**space[key].model_dump())
-        if isinstance(space.get(key), Range)
-        else CategoricalDistribution(sorted(rows[key].unique().tolist()))
-        for key in fields(rows)
-    }
+    spans = {key: CategoricalDistribution(sorted(rows[key].unique().tolist())) for key in fields(rows)}
+    ranges = {key: span for key, span in space.items() if key in spans and isinstance(span, Range)}
+    spans |= {key: FloatDistribution(**span.model_dump()) for key, span in ranges.items()}
     study = optuna.create_study(study_name="all")
     for row in rows.to_dict("records"):
         params = {key: row[key] for key in spans}
@@ -81,11 +78,7 @@ def study_of(rows: pd.DataFrame, space: Space) -> optuna.Study:
 
 
 def figures(sweep: Sweep, table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
-    """Draw the figures of a sweep, each with its name; none where nothing ended.
-
-    The first has the loss against the learning rate, a panel an arm. Of two fields or more there are Optuna's parallel
-    coordinates and importances.
-    """
+    """Draw the loss against the learning rate by arm; of more fields Optuna's parallel coordinates and importances."""
     if (rows := ended(table)).empty:
         return
     kind = {"kind": "line", "errorbar": None} if len(fields(rows)) < 2 else {"kind": "scatter"}

@@ -38,10 +38,6 @@ HEARTBEAT = 20
 """Seconds between a worker's signs of life; a trial whose worker missed three of them is queued again."""
 
 
-class NotAsked(Exception):
-    """A trial of a grid for none of its points: another worker took the last one, or the file lacks it now."""
-
-
 @dataclass(frozen=True)
 class ArmStudy:
     """The study of one arm: a grid of `points`, or a search of `trials` that begins with them."""
@@ -81,7 +77,7 @@ class ArmStudy:
 
         def run(trial: optuna.Trial) -> float:
             if not self.trials and trial.user_attrs.get("point") not in self.points:
-                raise NotAsked
+                raise UserError("another worker took the last point, or the file lacks it now")
             try:
                 return call(trial, {"arm": self.arm} | suggested(trial, self.space, not self.trials))
             except UserError as error:
@@ -94,7 +90,7 @@ class ArmStudy:
             if taken >= self.trials if self.trials else not self.having(TrialState.WAITING):
                 return
             try:
-                self.study.optimize(run, n_trials=1, catch=() if self.trials else (UserError, NotAsked))
+                self.study.optimize(run, n_trials=1, catch=() if self.trials else UserError)
             except (UpdateFinishedTrialError, ValueError) as error:
                 # A worker that was suspended goes on with another trial: its own was failed, and queued again.
                 if isinstance(error, ValueError) and not str(error).startswith("Cannot tell a FAIL trial"):
@@ -153,11 +149,7 @@ def table_of(studies: list[ArmStudy]) -> pd.DataFrame:
 def run_sweep(
     file: Path, catalog: Catalog, scale: str, data: Path, results: Path, number: int, worker: int, console: Console
 ) -> None:
-    """Run what is left of a sweep, then write `results`/<scale>/sweeps/<name>/.
-
-    Args:
-        data: token blocks.
-        number: of processes; `worker` is this one's number, and 0 coordinates.
+    """Run what is left of a sweep by so many processes; `worker` 0 then writes `results`/<scale>/sweeps/<name>/.
 
     Raises:
         UserError: a mistake in the file, missing data, trials without a result.

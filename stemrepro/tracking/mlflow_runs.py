@@ -1,8 +1,7 @@
 """MLflow's view of a scale: a run for each run folder with its curves, and a summary of each arm that was scored.
 
-The command that waits for training processes logs for them: as they end, and every half minute before. So training
-imports no MLflow, waits for no database, and no two processes write to one SQLite file. The id of a run's MLflow run
-is in its folder: what was resumed goes on there.
+The command that waits for training processes logs for them, so that no two write to one SQLite file. The id of a run's
+MLflow run is in its folder: what was resumed goes on there.
 """
 
 import logging
@@ -37,19 +36,14 @@ from stemrepro.training.run_folder import read_config, read_metrics
 
 ID = "mlflow_run_id"
 """File of a run folder."""
-
-
-def ended(folder: Path) -> tuple[str, int] | None:
-    """Return MLflow's status of a run that ended, and when it did (ms); else None. A run that diverged failed."""
-    for name, status in (("weights.safetensors", "FINISHED"), ("diverged.json", "FAILED")):
-        if (folder / name).exists():
-            return status, int((folder / name).stat().st_mtime * 1000)
-    return None
+ENDS = {"weights.safetensors": "FINISHED", "diverged.json": "FAILED"}
+"""Files of a run that ended, and what MLflow calls it."""
 
 
 def log_run(client: MlflowClient, experiment: str, known: dict[str, Run], folder: Path) -> None:
     """Log what MLflow lacks of a run folder: the run itself with its settings, rows of its evaluations, its end."""
-    settings, file, end = read_config(folder), folder / ID, ended(folder)
+    settings, file = read_config(folder), folder / ID
+    ends = [(folder / name, status) for name, status in ENDS.items() if (folder / name).exists()]  # before the rows
     run = known.get(file.read_text(encoding="utf-8")) if file.exists() else None
     if run is None or run.data.tags.get("settings") != settings.hash:
         tags = {"kind": "run", "arm": settings.arm, "variant": settings.variant, "seed": str(settings.seed)}
@@ -72,18 +66,14 @@ def log_run(client: MlflowClient, experiment: str, known: dict[str, Run], folder
         client.log_batch(run.info.run_id, metrics[begin : begin + 1000])
     if last:
         client.set_tag(run.info.run_id, "step", last)
-    if end:
-        client.set_terminated(run.info.run_id, *end)
+    for path, status in ends[:1]:
+        client.set_terminated(run.info.run_id, status, int(path.stat().st_mtime * 1000))
 
 
 def summary_of(catalog: Catalog, scale: str, scores: Path, address: Address) -> tuple[dict[str, float], dict[str, str]]:
-    """Return the metrics of an arm that has losses, and its tags.
+    """Return the metrics of an arm with losses (below `scores`, scores/<scale>), means over seeds, and its tags.
 
-    Losses are in nats per token, accuracies in %, each the mean over seeds. Accuracies of other settings than those of
-    the losses are left out.
-
-    Args:
-        scores: scores/<scale>.
+    Losses are in nats per token, accuracies in %; of other settings than those of the losses these are left out.
     """
     arm = ArmLosses(scores / "losses" / address.path)
     by_seed = {f"final/{mix}_loss": arm.loss(mix).to_numpy() for mix in ("prose", "all") if arm.scored}
@@ -95,12 +85,11 @@ def summary_of(catalog: Catalog, scale: str, scores: Path, address: Address) -> 
             for name, group in (groups | {f"tasks/{task}": task for task in recipe.tasks}).items():
                 by_seed[name] = items.sample("accuracy", group).by_seed
     metrics = {name: float(np.mean(values)) for name, values in by_seed.items() if np.isfinite(values).all()}
-    for name in list(metrics):
-        if len(by_seed[name]) > 1:
-            metrics |= {f"variation_over_seeds/{name.split('/')[1]}": float(np.std(by_seed[name], ddof=1))}
-    counts, flops = arm.summary["parameters"], float(arm.summary["forward_flops_per_token"])
-    metrics |= {f"model/{kind}_parameters": float(counts[kind]) for kind in ("active", "tables", "total")}
-    metrics |= {"model/flops_per_token": flops}
+    varied = {name.split("/")[1]: np.std(by_seed[name], ddof=1) for name in metrics if len(by_seed[name]) > 1}
+    metrics |= {f"variation_over_seeds/{name}": float(value) for name, value in varied.items()}
+    counts = {f"{kind}_parameters": arm.summary["parameters"][kind] for kind in ("active", "tables", "total")}
+    counts |= {"flops_per_token": arm.summary["forward_flops_per_token"]}
+    metrics |= {f"model/{name}": float(value) for name, value in counts.items()}
     track = catalog.variant(address.variant).track or catalog.scale(scale).model.track
     dense, shaped = arm.folder.with_name(REFERENCE), changes_width(track, catalog.arms[address.arm])
     if arm.scored and (lead := gap(arm, ArmLosses(dense), shaped)) is not None:
@@ -130,13 +119,10 @@ def log_arm(
 
 
 def track(scale: str, catalog: Catalog, names: Sequence[str] = ()) -> tuple[str, int, int]:
-    """Bring MLflow up to date with the run folders and scores of a scale, all or those of some addresses.
+    """Bring MLflow up to date with run folders and scores of a scale, all or those of some addresses.
 
-    Returns:
-        The experiment's id, and how many arms and runs it has now of these.
-
-    Raises:
-        UserError: MLflow can't be used, or a run folder is damaged.
+    Returns the experiment's id, and how many arms and runs it has now of these. UserError where MLflow can't be used,
+    or a run folder is damaged.
     """
     for library in ("alembic", "mlflow"):
         logging.getLogger(library).setLevel(logging.ERROR)

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stemrepro.common.errors import UserError
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.knowledge import Knowledge
 from tests.made_up import write_summary
@@ -109,12 +108,3 @@ def test_too_little_known_is_not_testable(measure, catalog, tmp_path):
     write(tmp_path / "guess", "dense", {"rows": 0.5}, told=0.9, untold=0.8)
     guessed = Knowledge(Inputs("knowledge_editing", catalog, "atlas", tmp_path / "guess"))
     assert "(95%) of the untold ones" in guessed.untestable("closer:rows", "facts-learnt")
-
-
-def test_other_cases_are_refused(measure, tmp_path):
-    path = tmp_path / "edits/main/dense/cases.csv"
-    table = pd.read_csv(path)
-    table.loc[0, "source"] = "elsewhere"
-    table.to_csv(path, index=False)
-    with pytest.raises(UserError, match="were scored on different seeds or cases"):
-        measure.contrast("stem-full", "dense", "success:rows")

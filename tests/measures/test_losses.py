@@ -40,21 +40,6 @@ def test_the_first_seeds_alone(dense):
     assert first.curve["seed"].nunique() == 2
 
 
-def test_missing_and_cut_off_files_are_named(dense, tmp_path):
-    with pytest.raises(UserError, match=r"none/summary\.json is missing or damaged"):
-        _ = ArmLosses(tmp_path / "none").summary
-    for name, read in (
-        ("losses.csv", "losses"), ("curve.csv", "curve"), ("documents.npz", "documents"),
-        ("steps.npz", "steps"), ("summary.json", "summary"),
-    ):  # fmt: skip
-        path = dense.folder / name
-        before = path.read_bytes()
-        path.write_bytes(before[: len(before) // 2] if name.endswith(("npz", "json")) else b"")
-        with pytest.raises(UserError, match=f"{name} is missing or damaged"):
-            getattr(ArmLosses(dense.folder), read)
-        path.write_bytes(before)
-
-
 def edited(arm, change):
     rows = pd.read_csv(arm.folder / "losses.csv", dtype={"bucket": str})
     rows = change(rows)
@@ -75,13 +60,6 @@ def test_losses_that_can_not_be(dense, change, words):
     """NaN cells once moved a verdict's effect; sums by pandas skip them."""
     with pytest.raises(UserError, match=r"main/dense/losses\.csv is missing or damaged .*" + words.replace("(", r"\(")):
         _ = edited(dense, change).losses
-
-
-def test_steps_that_no_recipe_asks_for_are_named(dense):
-    (dense.folder / "steps.npz").unlink()
-    assert ArmLosses(dense.folder).seeds == [0, 1, 2]
-    with pytest.raises(UserError, match=r"steps\.npz is missing; a recipe that reads losses by step has 'steps' among"):
-        _ = ArmLosses(dense.folder).steps
 
 
 def test_a_run_that_diverged_is_known_by_seed_and_step(tmp_path):

@@ -87,13 +87,6 @@ def test_a_loss_below_the_floor_is_out_of_reach_and_one_far_beyond_the_ladder_is
     )
 
 
-def test_slopes_are_over_the_seeds_that_all_rungs_share(build):
-    measure = build({"dense": law, "stem-full": lambda t, n: law(t, n) - 0.3 + 0.02 * np.log2(t)})
-    assert measure.contrast("dense", "stem-full", "tokens:late").differences == pytest.approx([-0.02] * 3)
-    assert len(measure.gap("dense", "stem-full", "rung-1").differences) == 5
-    assert measure.fitted_to("dense", False)[0].shape == (5, 3)
-
-
 def test_a_wider_dense_model_is_compared_with_an_arm_at_equal_tokens(build):
     """The arm's loss falls by 0.1 per doubling of the tokens, so that a straight line between its rungs is exact."""
 

@@ -134,6 +134,7 @@ def test_the_figures_show_each_trial_that_ended(search):
     assert bars["learning_rate"] > 0.8
 
 
+@pytest.mark.slow
 def test_figures_are_the_same_bytes_each_time_and_none_are_drawn_of_nothing(search, tmp_path):
     sweep, table = search
     for folder in ("a", "b"):
