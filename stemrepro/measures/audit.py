@@ -156,21 +156,15 @@ class PaperAudit(Measure):
     def saved(self, shape: Shape) -> float:
         return 100 * table_1_saving(shape, 4096)
 
-    def misfits(self, row: str) -> list[str]:
-        """Return the tasks whose accuracy is no whole number of right answers out of the test's items."""
-        pairs = zip(EIGHT, self.accuracies(row), self.items(), strict=True)
-        return [task for task, value, size in pairs if not math.isnan(value) and not fits(value, size)]
-
     @metric("misfits:{row}", "tasks whose accuracy is no whole number of right answers", exact=True)
-    def count_misfits(self, row: str) -> int:
-        return len(self.misfits(row))
+    def misfits(self, row: str, kind: str = "items") -> int:
+        pairs = zip(self.accuracies(row), self.items(kind), strict=True)
+        return sum(not math.isnan(value) and not fits(value, size) for value, size in pairs)
 
     def scorer(self, row: str) -> str:
         """Return which item counts explain a row: "true sizes", "padded sizes" (to 128) or "neither"."""
-        if not self.misfits(row):
-            return "true sizes"
-        pairs = zip(self.accuracies(row), self.items("padded"), strict=True)
-        return "padded sizes" if all(math.isnan(v) or fits(v, n) for v, n in pairs) else "neither"
+        sizes = {"true sizes": "items", "padded sizes": "padded"}
+        return next((words for words, kind in sizes.items() if not self.misfits(row, kind)), "neither")
 
     def chance(self, row: str) -> float:
         """Return the chance that numbers from elsewhere would all fit the item counts that explain a row, or NaN."""

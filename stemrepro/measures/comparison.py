@@ -1,7 +1,6 @@
 """Losses and benchmark scores of arms, paired, in the common setting and in others."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -43,21 +42,16 @@ class ComparedArm:
         return self.losses.summary
 
 
-def losses_at(folder: Path, address: Address, count: int | None = None) -> ArmLosses:
-    """Return the losses of an address below `folder`, scores/<scale>."""
-    return ArmLosses(folder / "losses" / address.path, count)
-
-
 def read_arms(inputs: Inputs) -> dict[str, ComparedArm]:
     """Read all scores of a recipe's arms."""
-    recipe, folder, arms = inputs.recipe, inputs.folder, {}
+    recipe, arms = inputs.recipe, {}
     for arm in recipe.arms:
         variants = {
-            variant: losses_at(folder, Address(variant, arm), recipe.variants[variant].seeds)
+            variant: ArmLosses(inputs.scores("losses", arm, variant), recipe.variants[variant].seeds)
             for variant in recipe.variants_of(arm)
             if variant != recipe.base
         }
-        compared = losses_at(folder, Address(recipe.base, arm), recipe.seeds_of(arm))
+        compared = ArmLosses(inputs.scores("losses", arm, recipe.base), recipe.seeds_of(arm))
         scored_items = ArmItems(inputs.scores("benchmarks", arm), recipe) if recipe.tasks else None
         arms[arm] = ComparedArm(compared, scored_items, variants)
     return arms
