@@ -14,7 +14,7 @@ from stemrepro.measures import MEASURES
 from stemrepro.model.ffn.naming import OWN_FILE, module_of
 from stemrepro.model.memory.naming import memory_module
 from stemrepro.model.specs import FFNS, MEMORIES
-from stemrepro.sweeps.spec import read_sweep
+from stemrepro.sweeps.trials import read_sweep
 from tests.conftest import ROOT
 
 NAMED = {

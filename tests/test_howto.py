@@ -16,8 +16,7 @@ from stemrepro.config.mixes import parse_mix
 from stemrepro.data.archives import fetch
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.integrity import read_corpus
-from stemrepro.sweeps.spec import read_sweep
-from stemrepro.sweeps.trials import combinations
+from stemrepro.sweeps.trials import combinations, read_sweep
 from tests.conftest import ROOT
 
 

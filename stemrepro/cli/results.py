@@ -129,16 +129,12 @@ def cost(
 def track(
     runs: Addresses = None,
     scale: Scale = "laptop",
-    port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="where 'make ui' is about to serve; refused where it is taken")
-    ] = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="where 'make ui' is about to serve")] = PORT,
 ) -> None:
     """Bring MLflow up to date with run folders and scores, and print the address that shows them."""
     from stemrepro.measures.catalog import load
-    from stemrepro.tracking.server import address, check_free, tracking_uri
+    from stemrepro.tracking.server import address, tracking_uri
 
-    if port:
-        check_free(port)
     catalog = load()
     catalog.scale(scale)
     names.check_tracked(scale, runs or [])
@@ -152,7 +148,7 @@ def track(
             f"('make reproduce SCALE={scale}')"
         )
     print(f"{arms} arms and {count} runs of scale '{scale}' are in {tracking_uri()}; 'make ui' shows them at")
-    print(f"  {address(experiment, port or PORT)}")
+    print(f"  {address(experiment, port)}")
 
 
 @app.command()

@@ -41,19 +41,15 @@ def fits(value: float, items: int, digits: int = 2) -> bool:
 
 @cache
 def chance_of_fit(items: int, digits: int = 2) -> float:
-    """Return the share of all printable percentages that fit `items`.
-
-    It says how often a number from elsewhere would fit by accident.
-    """
+    """Return the share of all printable percentages that fit `items`: how often a number would fit by accident."""
     return len({round(100 * k / items, digits) for k in range(items + 1)}) / (100 * 10**digits + 1)
 
 
 def item_error(first: np.ndarray, second: np.ndarray, items: np.ndarray, discordance: float | None) -> float:
-    """Return the standard error, in points, of the mean difference of two models over tasks.
+    """Return the standard error between items, in points, of the mean difference of two models over tasks.
 
-    It comes from the finite number of items alone. A task's difference of two right-or-wrong scores has variance (q -
-    d^2) / N. There q is the share of items on which just one of the two models is right, and d the difference
-    (McNemar's setting).
+    A task's difference d of two right-or-wrong scores has variance (q - d^2) / N, where q is the share of items on
+    which just one of the two models is right (McNemar's setting).
 
     Args:
         first, second: accuracies in percent [tasks].
@@ -63,10 +59,6 @@ def item_error(first: np.ndarray, second: np.ndarray, items: np.ndarray, discord
     p, r = first / 100, second / 100
     q = p * (1 - r) + r * (1 - p) if discordance is None else np.maximum(discordance, np.abs(p - r))
     return float(100 * np.sqrt(((q - (p - r) ** 2) / items).sum()) / len(items))
-
-
-def _blocks(catalog: Catalog, recipe: Recipe) -> tuple[str, ...]:
-    return tuple(catalog.paper.blocks)
 
 
 def _rows(catalog: Catalog, recipe: Recipe) -> tuple[str, ...]:
@@ -82,7 +74,7 @@ class PaperAudit(Measure):
     """Quantities that follow from the paper's printed numbers and published shapes; a row is "table-3-350m/dense"."""
 
     fields: ClassVar[dict[str, Field]] = {
-        "block": _blocks,
+        "block": lambda catalog, recipe: tuple(catalog.paper.blocks),
         "row": _rows,
         "without": {f"without {task}": task for task in EIGHT},
         "prefix": ("multihop", "code", ""),
@@ -105,9 +97,7 @@ class PaperAudit(Measure):
         """Return the sizes of the eight test sets, or `padded` to a multiple of 128 [8]."""
         return np.array([int(self.paper.value(f"test-sizes/{kind}/{task}")) for task in EIGHT])
 
-    @metric(
-        "average:{block}", "largest distance of a printed average from the mean of its tasks, in points", exact=True
-    )
+    @metric("average:{block}", "largest distance of a printed average from its tasks' mean, in points", exact=True)
     def average_deviation(self, block: str) -> float:
         rows = [f"{block}/{row}" for row in self.paper.blocks[block].rows]
         gaps = [abs(self.accuracies(row).mean() - self.paper.value(f"{row}/average")) for row in rows]
@@ -134,10 +124,7 @@ class PaperAudit(Measure):
         return 2 * self.active(row)
 
     def total(self, row: str, convention: Literal["tensors", "kept"]) -> float:
-        """Return the total parameters in billions.
-
-        By "tensors" every real tensor counts; by "kept" no up-projection is subtracted.
-        """
+        """Return the total parameters in billions; by "kept" no up-projection is subtracted."""
         return self.counts(row)[{"tensors": "total", "kept": "paper_total"}[convention]] / 1e9
 
     @metric("nearer_total:{row}", "total parameters in billions by the nearer of two ways to count", exact=True)
@@ -161,37 +148,26 @@ class PaperAudit(Measure):
         layers = self.shapes[SHAPE_OF[block]].layers
         dense = self.paper.value(f"{block}/dense/total")
         rows = [row for row in self.paper.blocks[block].rows if row.startswith("stem-")]
-        sizes = [
-            (self.paper.value(f"{block}/{row}/total") - dense) / len(layers_of(PLACEMENT_OF[row], layers))
-            for row in rows
-        ]
+        more = {row: self.paper.value(f"{block}/{row}/total") - dense for row in rows}
+        sizes = [total / len(layers_of(PLACEMENT_OF[row], layers)) for row, total in more.items()]
         return max(sizes) - min(sizes)
 
     @metric("saved:{shape}", "percent of a layer's multiply-adds that Table 1 says is saved", exact=True)
     def saved(self, shape: Shape) -> float:
         return 100 * table_1_saving(shape, 4096)
 
-    def misfits(self, row: str) -> list[str]:
-        """Return the tasks whose accuracy is no whole number of right answers out of the test's items."""
-        pairs = zip(EIGHT, self.accuracies(row), self.items(), strict=True)
-        return [task for task, value, size in pairs if not math.isnan(value) and not fits(value, size)]
-
     @metric("misfits:{row}", "tasks whose accuracy is no whole number of right answers", exact=True)
-    def count_misfits(self, row: str) -> int:
-        return len(self.misfits(row))
+    def misfits(self, row: str, kind: str = "items") -> int:
+        pairs = zip(self.accuracies(row), self.items(kind), strict=True)
+        return sum(not math.isnan(value) and not fits(value, size) for value, size in pairs)
 
     def scorer(self, row: str) -> str:
         """Return which item counts explain a row: "true sizes", "padded sizes" (to 128) or "neither"."""
-        if not self.misfits(row):
-            return "true sizes"
-        pairs = zip(self.accuracies(row), self.items("padded"), strict=True)
-        return "padded sizes" if all(math.isnan(v) or fits(v, n) for v, n in pairs) else "neither"
+        sizes = {"true sizes": "items", "padded sizes": "padded"}
+        return next((words for words, kind in sizes.items() if not self.misfits(row, kind)), "neither")
 
     def chance(self, row: str) -> float:
-        """Return the chance that numbers from elsewhere would all fit the item counts that explain a row.
-
-        It is NaN where no item counts explain the row.
-        """
+        """Return the chance that numbers from elsewhere would all fit the item counts that explain a row, or NaN."""
         kind = {"true sizes": "items", "padded sizes": "padded"}.get(self.scorer(row))
         if kind is None:
             return math.nan
@@ -229,26 +205,18 @@ class PaperAudit(Measure):
 
     @metric("below_majority:{block}", "BoolQ cells below the most frequent answer", exact=True)
     def below_majority(self, block: str) -> int:
-        most = (
-            100 * self.paper.value("test-sizes/most_frequent_answer/boolq") / self.paper.value("test-sizes/items/boolq")
-        )
-        return sum(self.paper.value(f"{block}/{row}/boolq") < most for row in self.paper.blocks[block].rows)
+        value = self.paper.value
+        most = 100 * value("test-sizes/most_frequent_answer/boolq") / value("test-sizes/items/boolq")
+        return sum(value(f"{block}/{row}/boolq") < most for row in self.paper.blocks[block].rows)
 
-    @metric(
-        "deviating:{group}",
-        "estimates of a group, by the start of their names, that aren't what is printed",
-        exact=True,
-    )
+    @metric("deviating:{group}", "estimates whose names begin so and that aren't what is printed", exact=True)
     def deviating(self, group: str) -> int:
         members = [one for name, one in self.inputs.recipe.estimates.items() if name.startswith(f"{group}-")]
         return sum(one.deviates(self.value(one.metric)) for one in members)
 
 
 def granularity(audit: PaperAudit) -> pd.DataFrame:
-    """Return every accuracy of Tables 3 and 4, and whether it fits the true and the padded test size.
-
-    Next to each fit is the chance of it.
-    """
+    """Return every accuracy of Tables 3 and 4, and whether it fits the true and the padded test size, by chance too."""
     import pandas as pd
 
     rows = []

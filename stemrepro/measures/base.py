@@ -1,7 +1,4 @@
-"""What a measure is: the meaning of a recipe's metrics.
-
-A recipe names one measure. Its claims are checked against that measure when recipes are read.
-"""
+"""What a measure is: the meaning of a recipe's metrics, against which its claims are checked when recipes are read."""
 
 import pkgutil
 from collections.abc import Mapping
@@ -76,15 +73,12 @@ class Level:
 
     @property
     def words(self) -> str:
-        """The interval in words."""
         return "{:.1f} to {:.1f}% (95%)".format(*self.interval)
 
     def below(self, threshold: float) -> bool:
-        """Tell whether the share is shown to lie below a threshold."""
         return self.interval[1] < threshold
 
     def above(self, threshold: float) -> bool:
-        """Tell whether the share is shown to lie above a threshold."""
         return self.interval[0] > threshold
 
     def at_floor(self) -> str | None:
@@ -147,10 +141,9 @@ class Measure:
         return None
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return why a metric can't be tested under a condition, or None.
+        """Return why a metric can't be tested under a condition, or None; "none" is that of the metric itself.
 
-        The condition "none" is that of the metric itself. The method gets no names of arms, so that it can't look at
-        the result. Under a condition with `by_effect` it also gets the claim's `smallest_effect`.
+        It gets no names of arms, so that it can't look at the result, and `smallest_effect` where that is `by_effect`.
         """
         return None
 
@@ -185,11 +178,8 @@ def refusal(measure: type[Measure], catalog: Catalog, recipe: Recipe, asked: Cla
     except UserError as error:
         return str(error)
     if parsed.metric.exact != (not asked.arms):
-        words = (
-            "is a contrast, which needs arms",
-            "is a number by itself, which has no arms (a claim's kind is 'exact')",
-        )
-        return f"metric '{asked.metric}' {words[parsed.metric.exact]}"
+        contrast, number = "contrast, which needs arms", "number by itself, without arms (a claim's kind is 'exact')"
+        return f"metric '{asked.metric}' is a {number if parsed.metric.exact else contrast}"
     preconditions = asked.preconditions if isinstance(asked, Claim) else ()
     reasons = (_refused_precondition(measure, recipe, asked, name) for name in preconditions)
     return next(filter(None, reasons), None)
@@ -197,25 +187,16 @@ def refusal(measure: type[Measure], catalog: Catalog, recipe: Recipe, asked: Cla
 
 def _refused_precondition(measure: type[Measure], recipe: Recipe, claim: Claim, name: str) -> str | None:
     if name not in measure.preconditions:
-        choices = (
-            "; ".join(f"{choice} ({precondition.words})" for choice, precondition in measure.preconditions.items())
-            or "none"
-        )
+        choices = "; ".join(f"{choice} ({one.words})" for choice, one in measure.preconditions.items()) or "none"
         return f"precondition '{name}' is unknown to this measure; it has {choices}"
     precondition, arms = measure.preconditions[name], set(recipe.arms)
     if missing := set(precondition.arms) - arms if arms else set():
         return f"precondition '{name}' needs the arm '{min(missing)}', which the recipe lacks"
     if precondition.any_of and not arms & set(precondition.any_of):
         controls = " or ".join(f"'{arm}'" for arm in precondition.any_of)
-        return (
-            f"precondition '{name}' needs the arm {controls}; "
-            "add one to the recipe's arms, or leave the precondition out"
-        )
+        return f"precondition '{name}' needs the arm {controls}; add one to the recipe's, or leave the precondition out"
     if precondition.by_effect and claim.unit != LOSS_UNIT:
-        return (
-            f"precondition '{name}' compares losses with smallest_effect, "
-            f"so unit must be {LOSS_UNIT} (got '{claim.unit}')"
-        )
+        return f"precondition '{name}' compares losses, so unit must be {LOSS_UNIT} (got '{claim.unit}')"
     if claim.arms and set(claim.arms) <= set(precondition.looked_at):
         return f"precondition '{name}' looks at the claim's own contrast, so that the claim could not fail"
     return None
@@ -224,8 +205,8 @@ def _refused_precondition(measure: type[Measure], recipe: Recipe, claim: Claim, 
 def failure(measure: Measure, claim: Claim) -> tuple[str, str] | None:
     """Return why a claim can't be tested, and of which kind that is, or None.
 
-    The reason is its metric's, else dense's level on it, else that of the first of its preconditions that fails. A
-    precondition fails only where its 95% interval shows it, so that no noise excuses a claim.
+    The reason is its metric's, else dense's level on it, else that of the first precondition that fails: its 95%
+    interval shows it, so that no noise excuses a claim.
     """
     if reason := measure.untestable(claim.metric, "none"):
         return reason, NOT_ATTEMPTED

@@ -29,12 +29,8 @@ class ArmCapacity(ArmScores):
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """A line per seed: people, facts, bits of these, bits known, share of first choices.
-
-        Bits known are below 0 where a model is worse than a guess.
-        """
-        numbers = ("people", "facts", "bits", "known", "first")
-        return self.lines("capacity.csv", *numbers).set_index("seed")
+        """A line per seed: people, facts, bits of these, bits known (below 0 worse than a guess), first choices."""
+        return self.lines("capacity.csv", "people", "facts", "bits", "known", "first").set_index("seed")
 
 
 LEARNT, FULL = 50.0, 90.0
@@ -46,9 +42,7 @@ class Capacity(Measure):
 
     fields: ClassVar[dict[str, Field]] = {"cost": ("total", "active", "flop")}
     preconditions: ClassVar[dict[str, Precondition]] = {
-        "dense-learns": Precondition(
-            f"dense knows {LEARNT:g}% of the bits of the fewest people", TOO_SMALL, ("dense",)
-        ),
+        "dense-learns": Precondition(f"dense knows {LEARNT:g}% of the fewest people's bits", TOO_SMALL, ("dense",)),
         "dense-is-full": Precondition(
             f"dense knows less than {FULL:g}% of the bits of the most people", TOO_EASY, ("dense",)
         ),
@@ -57,10 +51,8 @@ class Capacity(Measure):
     @cached_property
     def sizes(self) -> dict[str, float]:
         """Variants by their number of people, from few to many, as a factor of the scale's."""
-        variants = {MAIN: 1.0} | {
-            variant: self.inputs.catalog.variant(variant).people for variant in self.inputs.recipe.variants
-        }
-        return dict(sorted(variants.items(), key=lambda item: item[1]))
+        people = {name: self.inputs.catalog.variant(name).people for name in (MAIN, *self.inputs.recipe.variants)}
+        return dict(sorted(people.items(), key=lambda item: item[1]))
 
     @cached_property
     def arms(self) -> dict[str, dict[str, ArmCapacity]]:
@@ -106,9 +98,8 @@ class Capacity(Measure):
     )
     def known_per_cost(self, high: str, low: str, cost: str) -> Contrast:
         bits = {arm: self.bits(arm, self.most) for arm in (high, low)}
-        return unpaired(
-            *(np.log2(np.where(known >= 1, known, np.nan) / self.costs(arm)[cost]) for arm, known in bits.items())
-        )
+        known = {arm: np.where(of_arm >= 1, of_arm, np.nan) / self.costs(arm)[cost] for arm, of_arm in bits.items()}
+        return unpaired(*(np.log2(known[arm]) for arm in (high, low)))
 
     def untestable(self, metric: str, precondition: str) -> str | None:
         fewest = next(iter(self.sizes))
@@ -119,8 +110,4 @@ class Capacity(Measure):
         return None
 
     def runs(self) -> dict[str, ArmCapacity]:
-        return {
-            str(Address(variant, arm)): scores
-            for arm, variants in self.arms.items()
-            for variant, scores in variants.items()
-        }
+        return {str(Address(at, arm)): of for arm, variants in self.arms.items() for at, of in variants.items()}

@@ -1,17 +1,13 @@
-"""The error of a mean over pairs that share countries on both sides.
+"""The error of a mean over pairs that share countries on both sides: the delete-one jackknife over countries.
 
-Whole countries are left out in turn, not pairs. It is the delete-one jackknife over countries. A bootstrap would draw
-countries anew, and a pair as often as both of its countries. It gives the same error for many countries and too small a
-one for few: a country drawn twice makes no pair with itself.
+A bootstrap would give too small an error for few countries: one that is drawn twice makes no pair with itself.
 """
 
 import numpy as np
 
 
 def pair_error(values: np.ndarray, kept: np.ndarray, first: np.ndarray, second: np.ndarray) -> float:
-    """Return the standard error between countries of the mean over seeds.
-
-    The mean over seeds is of each seed's mean over the pairs that it keeps.
+    """Return the standard error between countries of the mean over seeds of each seed's mean over the pairs it keeps.
 
     Args:
         values: [seeds, pairs].

@@ -1,7 +1,6 @@
 """Losses and benchmark scores of arms, paired, in the common setting and in others."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -31,13 +30,7 @@ UNINFORMED = ("stem-frozen", "stem-shuffled")
 
 @dataclass
 class ComparedArm:
-    """One arm of a comparison.
-
-    Attributes:
-        losses: where the recipe compares its arms.
-        items: of benchmarks, where the recipe has tasks.
-        variants: losses or steps at variants.
-    """
+    """An arm's losses where the recipe compares it, items of benchmarks where it has tasks, and losses at variants."""
 
     losses: ArmLosses
     items: ArmItems | None = None
@@ -49,21 +42,16 @@ class ComparedArm:
         return self.losses.summary
 
 
-def losses_at(folder: Path, address: Address, count: int | None = None) -> ArmLosses:
-    """Return the losses of an address below `folder`, scores/<scale>."""
-    return ArmLosses(folder / "losses" / address.path, count)
-
-
 def read_arms(inputs: Inputs) -> dict[str, ComparedArm]:
     """Read all scores of a recipe's arms."""
-    recipe, folder, arms = inputs.recipe, inputs.folder, {}
+    recipe, arms = inputs.recipe, {}
     for arm in recipe.arms:
         variants = {
-            variant: losses_at(folder, Address(variant, arm), recipe.variants[variant].seeds)
+            variant: ArmLosses(inputs.scores("losses", arm, variant), recipe.variants[variant].seeds)
             for variant in recipe.variants_of(arm)
             if variant != recipe.base
         }
-        compared = losses_at(folder, Address(recipe.base, arm), recipe.seeds_of(arm))
+        compared = ArmLosses(inputs.scores("losses", arm, recipe.base), recipe.seeds_of(arm))
         scored_items = ArmItems(inputs.scores("benchmarks", arm), recipe) if recipe.tasks else None
         arms[arm] = ComparedArm(compared, scored_items, variants)
     return arms
@@ -95,17 +83,13 @@ class Comparison(Measure):
     @metric("{mix}", "loss in nats per token, every source of a mix the same weight", own=True)
     @metric("{mix}:{bucket}", "the same of the targets in a bucket", own=True)
     def loss(self, high: str, low: str, mix: str, bucket: Bucket | None = None, own: bool = False) -> Contrast | None:
-        """Return a difference of losses by seed.
-
-        For a bucket that no target fell into it is NaN, or None at own rates.
-        """
+        """Return a difference of losses by seed; of a bucket that no target fell into NaN, or None at own rates."""
         if bucket and self.is_empty(bucket):
             return None if own else Contrast(np.full(self.arms[high].summary["seeds"], np.nan))
         return losses.contrast(*self.pair(high, low, own), mix, bucket)
 
     @metric("drift", "change of the prose gap from the first mark of training to its last", own=True)
     def drift(self, high: str, low: str, own: bool = False) -> Contrast:
-        """Return how the prose gap changes during training, by seed."""
         return losses.drift(*self.pair(high, low, own))
 
     @metric(
@@ -114,12 +98,10 @@ class Comparison(Measure):
     )
     @metric("{score=margin}:{task}[:{seen}]", "bits that the prompt adds to the right answer over the wrong ones")
     def score(self, high: str, low: str, score: str, task: str, seen: bool = False) -> Contrast:
-        """Return a difference of benchmark scores by seed, with the error between items."""
         return items.contrast(self.arms[high].items, self.arms[low].items, score, task, seen)
 
     @metric("interaction", factorial.WORDS)
     def interaction(self, high: str, low: str) -> Contrast:
-        """Return the contrast of stemrepro.measures.factorial."""
         return factorial.interaction(high, low, tuple(self.arms), lambda arm: self.arms[arm].losses)
 
     def is_empty(self, bucket: Bucket) -> bool:
@@ -144,17 +126,13 @@ class Comparison(Measure):
         return runs or (self.arms[arm].losses if tuned == common else None)
 
     def levels(self, metric: str) -> list[Level]:
-        """Return where dense stands on an accuracy."""
         fields = self.parse(metric).fields
         if fields.get("score") != "accuracy":
             return []
         return items.levels(self.arms["dense"].items, fields["task"], fields.get("seen", False))
 
     def own(self, high: str, low: str, metric: str) -> Contrast | None:
-        """Return the same with each arm at its family's own rates.
-
-        It is None where an arm wasn't trained so, or where these are the common ones for both.
-        """
+        """Return the same at each family's own rates; None where an arm wasn't trained so, or both have common ones."""
         parsed = self.parse(metric)
         pair = {arm: self.at(OWN_RATES, arm) for arm in (high, low) if parsed.metric.own}
         if not pair or None in pair.values() or all(pair[arm] is self.arms[arm].losses for arm in pair):
@@ -167,7 +145,6 @@ class Comparison(Measure):
         return None if None in pair else losses.contrast(*pair, "prose")
 
     def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
-        """Return what Measure.untestable says, for the conditions of `preconditions`."""
         parsed = self.parse(metric)
         if (bucket := parsed.fields.get("bucket")) and self.is_empty(bucket):
             return f"no target at this scale fell into the bucket {bucket.name}"
@@ -193,10 +170,7 @@ class Comparison(Measure):
         return None
 
     def gain_without_information(self, controls: tuple[str, ...], smallest_effect: float) -> str | None:
-        """Return a reason where a control whose rows say nothing is shown to end below dense by more than what counts.
-
-        Losses are those on prose.
-        """
+        """Return a reason where a control whose rows say nothing is shown to end below dense by what counts."""
         dense = self.arms["dense"].losses
         gains = {arm: losses.contrast(dense, self.arms[arm].losses, "prose").interval(0.05) for arm in controls}
         worst = max(gains, key=lambda arm: gains[arm][0])
@@ -207,7 +181,6 @@ class Comparison(Measure):
         return None
 
     def runs(self) -> dict[str, ArmLosses | ArmItems]:
-        """Return the scores of the recipe, where its arms are compared and at variants."""
         parts = self.inputs.recipe.scores
         main = {arm: scores.losses if "losses" in parts else scores.items for arm, scores in self.arms.items()}
         return main | {
@@ -216,8 +189,6 @@ class Comparison(Measure):
 
     def cost(self, arm: str) -> dict[str, float]:
         """Return an arm's FLOPs per token and all of its parameters, as multiples of dense's."""
-        summary, dense = self.arms[arm].summary, self.arms["dense"].summary
-        return {
-            "FLOPs": summary["forward_flops_per_token"] / dense["forward_flops_per_token"],
-            "parameters": summary["parameters"]["total"] / dense["parameters"]["total"],
-        }
+        own, dense = self.arms[arm].summary, self.arms["dense"].summary
+        flops = own["forward_flops_per_token"] / dense["forward_flops_per_token"]
+        return {"FLOPs": flops, "parameters": own["parameters"]["total"] / dense["parameters"]["total"]}

@@ -7,14 +7,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
 from stemrepro.config.buckets import CONTEXTS, position_edges
 from stemrepro.measures.base import Precondition
 from stemrepro.measures.bootstrap import bootstrap_error
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.metric import metric
-from stemrepro.measures.reading import read_npz
+from stemrepro.measures.reading import check_same, read_npz
 from stemrepro.measures.text import CountsText
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.rule import TOO_SMALL
@@ -83,15 +82,13 @@ def parts(arm: ArmContext, growth: Literal["position", "prefix", "order"]) -> tu
     """Return the two conditions whose difference a growth is: with more context and with less."""
     if growth == "position":
         return part(arm, "position", half(arm)), part(arm, "position", *EARLY)
-    if growth == "prefix":
-        return part(arm, "intact"), part(arm, "alone")
-    return part(arm, "intact"), part(arm, "shuffled")
+    return part(arm, "intact"), part(arm, "alone" if growth == "prefix" else "shuffled")
 
 
 def mean_difference(first: Part, second: Part, more: Part | None, fewer: Part | None, source: np.ndarray) -> Contrast:
     """Return mean(first) - mean(second) by seed, less mean(more) - mean(fewer) where these are given.
 
-    Every source counts the same. The error between documents is a bootstrap within each source, as for whole sources.
+    Every source counts the same. The error between documents is a bootstrap within each source.
     """
     upper = first.nats - second.nats
     lower = more.nats - fewer.nats if more else np.zeros_like(first.nats)
@@ -132,18 +129,11 @@ class Context(CountsText):
     @metric("growth:{growth=order}", "the same after the first half as it is less that after the same tokens shuffled")
     def growth(self, high: str, low: str, growth: str) -> Contrast:
         first, second = self.arms[high], self.arms[low]
-        for name in ("seeds", "by_position_tokens", "by_target_tokens"):
-            if not np.array_equal(first.arrays[name], second.arrays[name]):
-                raise UserError(f"{first.folder} and {second.folder} were scored on different seeds or documents")
+        check_same(first, second, "seeds", "by_position_tokens", "by_target_tokens")
         (late, early), (late_low, early_low) = parts(first, growth), parts(second, growth)
         return mean_difference(late, late_low, early, early_low, first.arrays["source"])
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return why a metric can't be tested, or None.
-
-        dense-uses-context: the first half of a block must not be shown to be worth less than CONTEXT_WORTH nats per
-        token to dense. The targets are those of the second half.
-        """
         if precondition == "dense-uses-context":
             low, high = context_gain(self.arms["dense"]).interval(0.05)
             if high < CONTEXT_WORTH:

@@ -50,10 +50,9 @@ def doubled(shape: Shape) -> tuple[float, float]:
 
 
 def traffic(shape: Shape, model: str, ranks: int, placement: str = "third") -> float:
-    """Return the bytes that each of so many ranks receives in a training step, numbers in bfloat16.
+    """Return the bytes (of bfloat16) that each of so many ranks receives in a training step of one of STEMS or RIVALS.
 
-    Args:
-        model: of STEMS or RIVALS. The distinct tokens of a pass are those of Zipf's law; text has fewer.
+    The distinct tokens of a pass are those of Zipf's law; text has fewer.
     """
     step = step_of(SEQUENCES, LENGTH, ranks, MICRO_BATCH)
     dense, stem = dense_and_stem(shape, placement)
@@ -61,22 +60,17 @@ def traffic(shape: Shape, model: str, ranks: int, placement: str = "third") -> f
         return expert_bytes(shaped(shape, Arm(ffn="hash-moe", placement=placement, experts=EXPERTS)), step)
     if model in ("dense", "inside-fsdp"):
         return fsdp_bytes(dense if model == "dense" else stem, step)
-    return width_bytes(
-        stem, step, step.tokens if model == "every-token" else expected_distinct(step.tokens, stem.vocab)
-    )
+    rows = step.tokens if model == "every-token" else expected_distinct(step.tokens, stem.vocab)
+    return width_bytes(stem, step, rows)
 
 
 class Costs(Measure):
     """Closed forms of published shapes; nothing is trained."""
 
     fields: ClassVar[dict[str, Field]] = {
-        "placement": PLACEMENTS,
-        "sequences": WHOLE,
-        "what": ("compute", "rows"),
-        "stem": STEMS,
-        "rival": RIVALS,
+        "placement": PLACEMENTS, "sequences": WHOLE, "what": ("compute", "rows"), "stem": STEMS, "rival": RIVALS,
         "ranks": {str(ranks): ranks for ranks in RANKS},
-    }
+    }  # fmt: skip
 
     @metric("layer_saving:{shape}", "percent of a replaced layer's forward FLOPs that is saved", exact=True)
     def layer_saving(self, shape: Shape) -> float:
@@ -86,11 +80,7 @@ class Costs(Measure):
     def model_saving(self, shape: Shape, placement: str) -> float:
         return 100 * model_saving(shape, placement)
 
-    @metric(
-        "decode_saving:{shape}:{sequences}",
-        "percent of a replaced layer's memory reads in decoding so many sequences",
-        exact=True,
-    )
+    @metric("decode_saving:{shape}:{sequences}", "percent of a layer's reads in decoding so many", exact=True)
     def decode_saving(self, shape: Shape, sequences: int) -> float:
         return 100 * table_1_decode_saving(shape, LENGTH, sequences)
 

@@ -1,8 +1,7 @@
 """Saturating power laws of loss by least squares: L = floor + amplitude * size^-exponent, summed over axes.
 
-Axes are tokens and parameters. Given the exponents, the floor and the amplitudes are linear and are solved for exactly,
-by non-negative least squares. So only the exponents are searched: first on a grid over all of their range, then between
-its points. No start has to be guessed.
+Axes are tokens and parameters. Given the exponents, floor and amplitudes are solved for by non-negative least squares.
+So only the exponents are searched: first on a grid over all of their range, then between its points.
 """
 
 from dataclasses import dataclass
@@ -56,11 +55,10 @@ class Fitted:
 
 
 def bootstrapped(losses: np.ndarray, *sizes: np.ndarray, tied: bool = False) -> dict[str, Fitted]:
-    """Return floor, amplitudes and exponents of the law of the mean over seeds, with percentile intervals.
+    """Return floor, amplitudes (at the law's units) and exponents of the mean over seeds, with percentile intervals.
 
-    Amplitudes are at the units of the law. Every drawing takes the seeds anew, with replacement. It also takes as many
-    of the law's residuals, enlarged by what the fit took of them. With as many places as the law has parameters no
-    residuals are left, and the interval is that of the seeds alone.
+    Every drawing takes the seeds anew, with replacement, and as many of the law's residuals, enlarged by what the fit
+    took of them. With as many places as the law has parameters the interval is that of the seeds alone.
 
     Args:
         losses: [places, seeds].
@@ -85,16 +83,12 @@ def bootstrapped(losses: np.ndarray, *sizes: np.ndarray, tied: bool = False) -> 
         drawn.append(numbers(fit(law.loss(*sizes) + moved + flipped, *sizes, tied=tied)))
     low, high = np.percentile(drawn, [2.5, 97.5], axis=0)
     names = ["floor", *(f"{what} {axis}" for what in ("amplitude", "exponent") for axis in range(axes))]
-    return {
-        name: Fitted(*map(float, triple))
-        for name, triple in zip(names, zip(numbers(law), low, high, strict=True), strict=True)
-    }
+    triples = np.stack([numbers(law), low, high], axis=1).tolist()
+    return {name: Fitted(*triple) for name, triple in zip(names, triples, strict=True)}
 
 
 def fit(losses: np.ndarray, *sizes: np.ndarray, tied: bool = False) -> PowerLaw:
-    """Return the law nearest to losses [places] at sizes [places], one array per axis.
-
-    The floor and the amplitudes are never below 0.
+    """Return the law nearest to losses [places] at sizes [places], one array per axis; no term is below 0.
 
     Args:
         tied: all axes have one exponent.

@@ -1,8 +1,8 @@
 """A ladder's next rung, predicted from those below it, before it is run.
 
-Every seed's own power law is extrapolated to the next rung: the spread between these is the error over seeds. The other
-error is how far the laws miss the rungs that they were fitted to. It comes by bootstrap of the residuals of the
-seed-averaged ladder. A prediction's interval has both, with Satterthwaite's degrees of freedom.
+Every seed's own power law is extrapolated: the spread between these is the error over seeds. How far the laws miss the
+rungs that they were fitted to is the other error, by bootstrap of the residuals of the seed-averaged ladder. A
+prediction's interval has both, with Satterthwaite's degrees of freedom.
 """
 
 from dataclasses import dataclass
@@ -44,10 +44,9 @@ class Below:
 
 
 def forecast(arms: tuple[Below, ...], signs: tuple[int, ...]) -> Contrast:
-    """Return the signed sum of arms' losses at a rung that isn't in the fit, by seed.
+    """Return the signed sum of arms' losses at a rung that isn't in the fit, by seed, with the prediction's interval.
 
-    Its `interval` is the prediction's. With as many rungs as the law has parameters nothing is left over to say how
-    well it fits, and the interval holds the seeds alone.
+    With as many rungs as the law has parameters the interval holds the seeds alone.
 
     Args:
         arms: with the same rungs and the same seeds.

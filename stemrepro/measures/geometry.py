@@ -64,10 +64,7 @@ class ArmGeometry(ArmScores):
 
     @cached_property
     def tokens(self) -> dict[str, np.ndarray]:
-        """Losses by input token of the seeds whose angles were taken.
-
-        They are seeds, tokens [vocab], nats and seen [seeds, vocab].
-        """
+        """Losses by input token, of the seeds with angles: seeds, tokens [vocab], nats and seen [seeds, vocab]."""
         path, count = self.losses / "tokens.npz", self.whole().summary["seeds"]
         arrays = read_npz(path, "seeds", "tokens", "nats", "seen")
         return arrays | {name: arrays[name][:count] for name in ("seeds", "nats", "seen")}
@@ -128,10 +125,7 @@ def partial_rank_correlation(x: np.ndarray, y: np.ndarray, given: np.ndarray) ->
 
 
 def correlation_within(x: np.ndarray, y: np.ndarray, given: np.ndarray, classes: int) -> float:
-    """Return the same with the mean ranks of equally large classes of `given` taken out instead.
-
-    It is a control that assumes no straight line.
-    """
+    """Return the same with the mean ranks of equally large classes of `given` taken out, no straight line."""
     import pandas as pd
     from scipy import stats
 
@@ -158,15 +152,13 @@ def token_gains(dense: ArmGeometry, arm: ArmGeometry) -> tuple[np.ndarray, np.nd
 
 
 def gain_correlation(dense: ArmGeometry, arm: ArmGeometry, classes: int | None = None) -> Contrast:
-    """Return the rank correlation over tokens of spread (-mean |cos|) and gain over dense at equal training count.
+    """Return the rank correlation over tokens of spread (-mean |cos|) and gain over dense at equal count, by seed.
 
-    It has a value per seed. With `classes` it is taken within so many classes of the count.
+    With `classes` it is taken within so many classes of the training count.
     """
     _, gain, spread, seen = token_gains(dense, arm)
-    triples = zip(-spread, gain, seen, strict=True)
-    if classes:
-        return Contrast(np.array([correlation_within(*triple, classes) for triple in triples]))
-    return Contrast(np.array([partial_rank_correlation(*triple) for triple in triples]))
+    by, more = (correlation_within, (classes,)) if classes else (partial_rank_correlation, ())
+    return Contrast(np.array([by(*triple, *more) for triple in zip(-spread, gain, seen, strict=True)]))
 
 
 class Angles(Measure):
@@ -222,10 +214,7 @@ class Angles(Measure):
         return gain_correlation(self.arms[high], self.arms[low])
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return a reason where the text has too few tokens of the kinds that a metric compares.
-
-        It depends on the data and is the same for all arms.
-        """
+        """Return a reason where the text has too few tokens of the kinds that a metric compares, in any arm."""
         arms = [arm for arm in self.arms.values() if not arm.summary.get("diverged") and arm.has("rows")]
         if not arms:
             return None  # the contrasts say which runs diverged

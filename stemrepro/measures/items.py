@@ -1,8 +1,7 @@
 """The benchmark items of an arm that `stemrepro score` wrote, and paired differences of arms, item by item.
 
-A score is "accuracy" (points; under each task's own acc or acc_norm) or "margin" (bits). It is that of a task, or of a
-group of the recipe, whose tasks all count the same. `seen` keeps, for each seed, the items whose fact was in that
-seed's training text. All of these count the same.
+A score is "accuracy" (points; under each task's own acc or acc_norm) or "margin" (bits), of a task, or of a group of
+the recipe, whose tasks count the same. `seen` keeps the items whose fact was in a seed's training text.
 """
 
 from dataclasses import dataclass
@@ -41,10 +40,7 @@ class Sample:
         return (self.values * self.weights).sum(axis=1) if self.values.size else np.full(len(self.values), np.nan)
 
     def contrast(self) -> Contrast:
-        """Return the means of the seeds with the error between clusters of items.
-
-        The error is linearised, as for a survey's clusters.
-        """
+        """Return the means of the seeds with the error between clusters of items, linearised as in a survey."""
         if not self.values.size:
             return Contrast(self.by_seed)
         influence = (self.weights * (self.values - self.by_seed[:, None])).mean(axis=0)
@@ -93,10 +89,7 @@ class ArmItems(ArmTasks):
         return {"chance": chance, "the most frequent answer": frequent, "answers alone": alone}
 
     def floor(self, task: str, seen: bool = False) -> tuple[float, str]:
-        """Return the best of the floors and what it is; of a group the mean over its tasks.
-
-        The items that were seen are few in a task, so these count as one task.
-        """
+        """Return the best of the floors and what it is; of a group the mean over its tasks (`seen`: as of one task)."""
         floors = [self.floors(task, seen)] if seen else [self.floors(name) for name in self.tasks(task)]
         best = max(floors[0], key=floors[0].get) if len(floors) == 1 else "what needs no knowledge"
         return float(np.mean([max(floor.values()) for floor in floors])), best
@@ -118,10 +111,7 @@ def difference(first: Sample, second: Sample, share: bool) -> Contrast:
 
 
 def levels(dense: ArmItems, task: str, seen: bool = False) -> list[Level]:
-    """Return where dense stands in accuracy on a task or group, with the floor that needs no knowledge.
-
-    The result is empty where there are no items.
-    """
+    """Return where dense stands in accuracy on a task or group, with its floor; nothing where there are no items."""
     sample = dense.whole().sample("accuracy", task, seen)
     if not sample.values.size:
         return []
@@ -129,10 +119,7 @@ def levels(dense: ArmItems, task: str, seen: bool = False) -> list[Level]:
 
 
 def contrast(high: ArmItems, low: ArmItems, score: str, task: str, seen: bool = False) -> Contrast:
-    """Return score(high) - score(low) by seed, over the seeds that both have, with the error between items.
-
-    Differences are taken item by item.
-    """
+    """Return score(high) - score(low) by seed, over the seeds that both have, paired item by item, with their error."""
     count = min(len(high.whole().arrays["seeds"]), len(low.whole().arrays["seeds"]))
     same = np.array_equal(high.arrays["seeds"][:count], low.arrays["seeds"][:count])
     first, second = (arm.sample(score, task, seen).of_seeds(count) for arm in (high, low))
@@ -147,11 +134,10 @@ def absent(dense: ArmItems, task: str) -> str | None:
 
 
 def untestable(dense: ArmItems, score: str, task: str, seen: bool = False) -> str | None:
-    """Return why a score can't be tested at this scale, or None; judged by the dense arm alone.
+    """Return why a score can't be tested at this scale, or None; judged by dense alone, Unmeasured where it diverged.
 
-    Dense must not be shown to score less than 2 points above chance, the most frequent answer and the answers without
-    their prompt; in a group, above the mean of each task's best of these. For margins, its prompts must not be shown to
-    add less than 0.05 bits to right answers over wrong ones. Unmeasured where dense diverged.
+    Dense must not be shown to score less than 2 points above its floor; or, for margins, its prompts to add less than
+    0.05 bits to right answers over wrong ones.
     """
     if reason := absent(dense, task):
         return reason

@@ -33,19 +33,14 @@ class ArmFacts(ArmScores):
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        """Arrays "seeds" [seeds], "nats" and "first" [seeds, facts, prompts].
-
-        The last prompt is the held-out template that is reported.
-        """
+        """Arrays "seeds" [seeds], "nats", "first" [seeds, facts, prompts]; the last prompt is the held-out template."""
         path = self.whole().folder / "facts.npz"
         return read_npz(path, "seeds", "nats", "first", seeds=self.summary["seeds"])
 
     def recall(self, told: bool = True, held_out: bool = True) -> np.ndarray:
-        """Return the share of facts whose answer is the first choice [seeds].
+        """Return the share of facts whose answer is the first choice [seeds], of those told in training or not.
 
-        Args:
-            told: of facts that training states, else of the others.
-            held_out: in the held-out template, else in those trained on.
+        It is that in the held-out template, else in those trained on.
         """
         which = self.facts["told"].to_numpy(bool) == told
         prompts = slice(-1, None) if held_out else slice(None, -2)
@@ -93,20 +88,14 @@ class ArmEdits(ArmScores):
 FIELDS = {"success": 100.0, "kept": 100.0, "new": 1.0, "old": 1.0}
 """Fields of a trial, with the factor to a metric's unit."""
 LEARNT, LEAD, PAIRS = 80.0, 50.0, 50
-"""What must hold for claims to be testable.
-
-Dense must recall LEARNT points of the told facts, and LEAD points more of these than of the untold ones. STEM full must
-know so many PAIRS.
-"""
+"""Points of the told facts that dense must recall, how many more than of the untold, and pairs STEM full must know."""
 PRIMARY_RELATION = "capital"
 
 
 def _mean(values: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Return the means of each seed over the cases that it knew [seeds]; NaN where it knew none."""
-    counted = known.sum(axis=1)
-    return np.divide(
-        np.where(known, values, 0).sum(axis=1), counted, out=np.full(len(values), np.nan), where=counted > 0
-    )
+    counted = known.sum(axis=1).astype(float)
+    return np.where(known, values, 0).sum(axis=1) / np.where(counted > 0, counted, np.nan)
 
 
 def _contrast(values: np.ndarray, known: np.ndarray, cases: object) -> Contrast:
@@ -122,20 +111,16 @@ def _shares(first: np.ndarray, second: np.ndarray, known: np.ndarray, cases: obj
 
 
 def _difference(field: str, first: np.ndarray, second: np.ndarray, known: np.ndarray, cases: object) -> Contrast:
-    if FIELDS[field] == 100:
-        return _shares(first, second, known, cases)
-    return _contrast(first - second, known, cases)
+    is_share = FIELDS[field] == 100
+    return _shares(first, second, known, cases) if is_share else _contrast(first - second, known, cases)
 
 
 class Knowledge(Measure):
     """Facts and edits of the recipe's arms."""
 
     fields: ClassVar[dict[str, Field]] = {
-        "field": tuple(FIELDS),
-        "method": NAME,
-        "other": NAME,
-        "label": ("ambiguous", "rare"),
-    }
+        "field": tuple(FIELDS), "method": NAME, "other": NAME, "label": ("ambiguous", "rare")
+    }  # fmt: skip
     preconditions: ClassVar[dict[str, Precondition]] = {
         "facts-learnt": Precondition(
             f"dense recalls {LEARNT:g}% of the told facts in the held-out template, "
@@ -156,11 +141,9 @@ class Knowledge(Measure):
         return {arm: ArmEdits(self.inputs.scores("edits", arm)) for arm in self.inputs.recipe.arms}
 
     def of(self, arm: str, field: str, method: str, known_before: bool = True) -> Contrast:
-        """Return a method's mean in one arm, by seed.
+        """Return a method's mean of one of FIELDS, "closer" or "spill" in one arm, by seed.
 
-        Args:
-            field: one of FIELDS, "closer", or "spill".
-            known_before: over the cases that were known before the edit, else over the others.
+        It is over the cases that were known before the edit, else over the others.
         """
         edits = self.edits[arm]
         cases, known = edits.own_cases(method)
@@ -176,10 +159,8 @@ class Knowledge(Measure):
         moved = edits.values(method, "success") > 0
         pair = cases["source"] + ">" + cases["target"]
         capital = (cases["relation"] == PRIMARY_RELATION).to_numpy()
-        with_it = np.stack([
-            pair.isin(set(pair[capital & known_row & moved_row])).to_numpy() & ~capital & known_row
-            for known_row, moved_row in zip(known, moved, strict=True)
-        ])  # fmt: skip
+        told = zip(known, known & moved & capital, strict=True)
+        with_it = np.stack([pair.isin(set(pair[moving])).to_numpy() & ~capital & of_seed for of_seed, moving in told])
         return _shares(100.0 * moved, np.full(moved.shape, 50.0), with_it, cases)
 
     def level(self, arm: str, told: bool) -> Level:

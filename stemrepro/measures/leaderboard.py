@@ -43,13 +43,10 @@ class Standing:
 
 
 def standings(leads: dict[str, np.ndarray]) -> list[Standing]:
-    """Return the arms from the first to the last.
+    """Return the arms from the first to the last, by their leads over the same seeds.
 
     An arm's best rank is one more than the number of arms that are shown to be ahead of it, and so on: its t tests by
     seed against all others are adjusted by Holm's procedure (Mogstad et al. 2024, "Inference for Ranks").
-
-    Args:
-        leads: by arm, a number per seed; the seeds are the same ones.
     """
     from scipy import stats  # a second that reading recipes can do without
 

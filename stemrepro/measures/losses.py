@@ -1,7 +1,4 @@
-"""The losses of an arm that `stemrepro score` wrote, and paired differences of arms, of which most measures consist.
-
-Whatever can't be right is refused by file.
-"""
+"""The losses of an arm that `stemrepro score` wrote, and paired differences of arms, of which most measures consist."""
 
 from __future__ import annotations
 
@@ -105,9 +102,7 @@ class ArmLosses(ArmScores):
         for source in self.sources:
             counts = totals.xs(source, axis=1, level="source") if source in totals.columns.levels[1] else pd.DataFrame()
             if list(counts.index) != self.scored or len(np.unique(counts)) != 1:
-                raise damaged(
-                    path, f"of source '{source}' something is missing; summary.json has {len(self.scored)} seeds"
-                )
+                raise damaged(path, f"of source '{source}' some of {len(self.scored)} seeds or a bucket is missing")
         return rows
 
     @cached_property
@@ -151,13 +146,9 @@ class ArmLosses(ArmScores):
         return (sums.nats / np.log(2) / sums.bytes).groupby("seed").mean()
 
     def loss(self, mix: str, bucket: Bucket | None = None) -> pd.Series:
-        """Return the loss in nats per token of each seed.
+        """Return the loss in nats per token of each seed, of all targets or those of a bucket.
 
         Every source of a mix counts the same, except in buckets, where every token does.
-
-        Args:
-            mix: "prose", "all", or a source.
-            bucket: of whose targets the loss is taken alone; None for all targets.
         """
         if (mix, bucket) not in self._losses:
             self._losses[mix, bucket] = self._mean_loss(mix, bucket)
@@ -169,9 +160,8 @@ class ArmLosses(ArmScores):
         if bucket:
             rows = rows[rows.bucket == bucket.name]
         if rows.empty:
-            raise UserError(
-                f"{self.folder}/losses.csv has nothing of '{mix}'{f' in the bucket {bucket}' if bucket else ''}"
-            )
+            where = f" in the bucket {bucket}" if bucket else ""
+            raise UserError(f"{self.folder}/losses.csv has nothing of '{mix}'{where}")
         keys = ["seed"] if bucket else ["seed", "source"]
         sums = rows.groupby(keys)[["nats", "tokens"]].sum()
         return (sums.nats / sums.tokens).groupby("seed").mean()
@@ -189,17 +179,12 @@ def gap_curve(high: ArmLosses, low: ArmLosses, metric: str = "prose") -> pd.Data
     """Return loss(high) - loss(low) at each mark: rows are seeds, columns tokens."""
     first, second = (arm.curve.pivot(index="seed", columns="tokens", values=metric) for arm in paired(high, low))
     if list(first.columns) != list(second.columns):
-        raise UserError(
-            f"{high.folder} and {low.folder} were evaluated after different numbers of tokens; score them anew"
-        )
+        raise UserError(f"{high.folder} and {low.folder} were evaluated at different marks; score them anew")
     return first - second
 
 
 def _item_error(first: ArmLosses, difference: np.ndarray, mix: str) -> float:
-    """Return the standard error between documents of a difference averaged over seeds.
-
-    It is a bootstrap within each source.
-    """
+    """Return the standard error between documents of a difference averaged over seeds."""
     documents, groups = first.documents, []
     for source in members(mix, first.sources):
         chosen = documents["source"] == source
@@ -231,10 +216,7 @@ def check_documents(first: ArmLosses, *others: ArmLosses) -> None:
 
 
 def contrast(high: ArmLosses, low: ArmLosses, mix: str, bucket: Bucket | None = None) -> Contrast:
-    """Return loss(high) - loss(low) by seed, over the seeds that both have.
-
-    For whole sources it has the error between documents.
-    """
+    """Return loss(high) - loss(low) by seed, over the seeds that both have; of whole sources with documents' error."""
     first, second = paired(high, low)
     if (second, mix, bucket) not in first._less:
         first._less[second, mix, bucket] = _contrast(first, second, mix, bucket)
@@ -259,14 +241,9 @@ def drift(high: ArmLosses, low: ArmLosses) -> Contrast:
 def interaction(
     pair: tuple[ArmLosses, ArmLosses], other: tuple[ArmLosses, ArmLosses], metric: str, *, same_size: bool = True
 ) -> Contrast:
-    """Return the difference of two differences of losses by seed, over the seeds that all four arms have.
+    """Return (loss(pair[0]) - loss(pair[1])) - (loss(other[0]) - loss(other[1])) over the seeds that all four have.
 
-    It is (loss(pair[0]) - loss(pair[1])) - (loss(other[0]) - loss(other[1])), of whole sources, with the error between
-    documents. Of two sizes, the two differences aren't paired.
-
-    Raises:
-        UserError: the arms have different seeds.
-        Unmeasured: a run diverged.
+    It is of whole sources, with the error between documents. Of two sizes, the two differences aren't paired.
     """
     fewest = min((*pair, *other), key=lambda arm: len(arm.seeds))
     four = [paired(arm, fewest)[0] for arm in (*pair, *other)]
@@ -279,10 +256,7 @@ def interaction(
 
 
 def lead(high: ArmLosses, low: ArmLosses) -> Contrast:
-    """Return the second arm's lead on prose in % of the first's bits a byte, by seed.
-
-    It is comparable over vocabularies, sizes and units of loss.
-    """
+    """Return the second arm's lead on prose in % of the first's bits a byte, by seed, comparable over vocabularies."""
     first, second = paired(high, low)
     return Contrast((100 * (1 - second.bits_per_byte / first.bits_per_byte)).to_numpy())
 
@@ -293,13 +267,8 @@ def slope(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def slope_of_runs(x: Sequence[float], samples: Sequence[np.ndarray], degree: int = 1) -> Contrast:
-    """Return the highest coefficient of a polynomial over log2 x through values of different runs.
+    """Return the highest coefficient of a polynomial over log2 x through samples [seeds] of different runs, not paired.
 
-    Runs of several sizes or budgets aren't paired: each place's values are a sample of their own.
-
-    Args:
-        x: the places.
-        samples: values at each [seeds].
-        degree: of the polynomial; 1 is the slope of a straight line.
+    With degree 1 it is the slope of a straight line.
     """
     return combined(np.linalg.pinv(np.vander(np.log2(x), degree + 1))[0], samples)

@@ -21,11 +21,7 @@ LOSS_UNIT = "nats/token"
 
 
 class Like(NamedTuple):
-    """A word that no list holds, as a number.
-
-    Attributes:
-        read: returns its value; ValueError where it can't.
-    """
+    """A word that no list holds, as a number; `read` returns its value, or raises ValueError."""
 
     read: Callable[[str], object]
     example: str
@@ -38,12 +34,7 @@ Field = Choices | Callable[[Catalog, Recipe], Choices]
 
 
 class Place(NamedTuple):
-    """A word of a spelling, or a separator between two.
-
-    Attributes:
-        name: by which the method gets it; "" where the method doesn't.
-        field: its choices.
-    """
+    """A word of a spelling, or a separator, with its choices; `name` is "" where the method doesn't get it."""
 
     name: str
     field: Field
@@ -69,10 +60,8 @@ class Metric:
 
     def ways(self, fields: Mapping[str, Field]) -> Iterator[list[Place]]:
         """Write out the spelling for each choice of its brackets."""
-        yield from (
-            [_place(part, fields) for part in (*SEPARATORS.split(spelling), END)]
-            for spelling in _written(self.spelling)
-        )
+        for spelling in _written(self.spelling):
+            yield [_place(part, fields) for part in (*SEPARATORS.split(spelling), END)]
 
 
 def _written(spelling: str) -> list[str]:

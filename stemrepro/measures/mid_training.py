@@ -59,10 +59,8 @@ class MidTraining(Scored):
         """Raise UserError unless the first arm's tables are drawn anew and the second arm has none."""
         anew = self.arms[ANEW]
         if drawn not in anew or plain in anew:
-            raise UserError(
-                f"metric '{name}' of {drawn} and {plain}: one of {', '.join(anew)} (whose tables are drawn anew) "
-                "next to an arm that has none"
-            )
+            whose = f"one of {', '.join(anew)} (whose tables are drawn anew) next to an arm that has none"
+            raise UserError(f"metric '{name}' of {drawn} and {plain}: {whose}")
 
     def runs(self) -> dict[str, ArmLosses]:
         return by_address(self.arms)

@@ -60,10 +60,8 @@ class Needle(Measure):
 
     fields: ClassVar[dict[str, Field]] = {"way": WAYS, "length": WHOLE}
     preconditions: ClassVar[dict[str, Precondition]] = {
-        "dense-finds": Precondition(
-            f"dense finds {FOUND:g}% before the extension at the length it was trained on", TOO_SMALL, ("dense",)
-        ),
-    }  # fmt: skip
+        "dense-finds": Precondition(f"dense finds {FOUND:g}% at the length it was trained on", TOO_SMALL, ("dense",)),
+    }
 
     @cached_property
     def scores(self) -> dict[Address, ArmHaystack]:
@@ -118,9 +116,8 @@ class Needle(Measure):
         "are drawn anew, points",
     )
     def lost_anew(self, high: str, low: str, length: int) -> Contrast:
-        return of_shares(
-            *(self.found(variant, high, length) for variant in (KEPT, ANEW)), self.needles(KEPT, high, length)
-        )
+        pair = (self.found(variant, high, length) for variant in (KEPT, ANEW))
+        return of_shares(*pair, self.needles(KEPT, high, length))
 
     @metric("anew-loss", "the same of the loss, nats per token of plain prose at the end of the extension")
     def loss_anew(self, high: str, low: str) -> Contrast:

@@ -1,9 +1,7 @@
 """The cost of tables in host memory: metrics of recipes/table_offload.yaml.
 
-Bytes are counted in text; times come from a model of the overlap.
-
 Nothing here was timed. Rows come from counts in text, FLOPs and bytes from stemrepro.model.cost, rates from
-stemrepro.measures.offload_rates.
+stemrepro.measures.offload_rates, times from a model of the overlap.
 """
 
 import itertools
@@ -88,11 +86,7 @@ class Pass:
 PREFILL = Pass(SEQUENCES, CHUNK, PREFIX // 2)
 """A chunk of the official benchmark's prefill, in the middle of the prefix."""
 PROMPT = tuple(Pass(SEQUENCES, CHUNK, CHUNK * number + CHUNK // 2) for number in range(PREFIX // CHUNK))
-"""All whole chunks of that prefill.
-
-Their ids are known from the start, so that rows of one chunk come while the device works on the chunk before. The
-official engine does so too; stemrepro/offload/offload.py begins anew with each pass.
-"""
+"""All whole chunks of that prefill. Their ids are known from the start, so that rows come during the chunk before."""
 
 
 def decode(sequences: int) -> Pass:
@@ -101,11 +95,7 @@ def decode(sequences: int) -> Pass:
 
 
 def layer_seconds(dense: ModelConfig, replaced: bool, work: Pass, flops_per_second: float, memory: float) -> float:
-    """Return the device seconds of one layer.
-
-    They are the longer of two times: of its products, or of reading its weights, keys and values at `memory` bytes a
-    second.
-    """
+    """Return the device seconds of one layer: of its products, or of reading its weights, keys and values if longer."""
     product = dense.width * dense.ffn_width if replaced else 0
     flops = (flops_per_token(dense, work.context) - 2 * dense.width * dense.vocab) / dense.layers - 2 * product
     weights = (parameter_counts(dense)["active"] - (2 * dense.vocab + 1) * dense.width) / dense.layers - product
@@ -119,9 +109,8 @@ def stretches(
 ) -> list[float]:
     """Return device seconds before each table is read and after the last [passes x tables + 1].
 
-    Passes follow each other. A layer's table is read after its attention, here at the layer's start: rows have no
-    longer than this to come. Logits are those of the last tokens alone. They are cached, because a figure's links
-    differ in nothing that they depend on.
+    A layer's table is read after its attention, here at the layer's start: rows have no longer than this to come.
+    Logits are those of the last tokens alone. Cached, as a figure's links differ in nothing that they depend on.
     """
     bounds, seconds = [0, *replaced, dense.layers], [0.0]
     for work in works:
@@ -137,9 +126,7 @@ def stretches(
 def model_seconds(
     shape: Shape, placement: str, works: Sequence[Pass], device: Device, home: Home, fetched: float
 ) -> float:
-    """Return the seconds of passes that follow each other, of a model with STEM.
-
-    The ids of all passes are known from the start, and all have as many tokens.
+    """Return the seconds of passes of as many tokens, whose ids are known from the start, of a model with STEM.
 
     Args:
         fetched: rows of each table that a pass brings from the host.
@@ -189,10 +176,9 @@ class Offload(CountsText):
         return lengths, table.mean().to_numpy() / lengths
 
     def fetched(self, work: Pass, home: Home) -> float:
-        """Return rows of each table that a pass brings, mean over sources.
+        """Return rows of each table that a pass brings, mean over sources: one per token, or each sequence's distinct.
 
-        It is one row per token, or the distinct rows of each sequence, less a cache's share of a chunk's distinct rows.
-        Rows that two sequences share are counted for both: the most it can be.
+        A cache's share is taken off. Rows that two sequences share are counted for both.
         """
         if not home.distinct:
             return work.total
@@ -219,9 +205,7 @@ class Offload(CountsText):
         return sorted(int(tokens) for tokens in lengths if 2 * tokens in lengths)[-5:]
 
     def step_rows(self, tokens: int) -> Rows:
-        """Return rows of each table that a training step reads, and the share of the next step's rows that are new.
-
-        They are means over sources, of steps that follow each other in the text.
+        """Return rows of each table that a training step reads, and the new share of the next's, means over sources.
 
         Raises:
             Unmeasured: rows aren't counted that far.
@@ -240,30 +224,17 @@ class Offload(CountsText):
 
     @metric(
         "{how=prefill}:{shape}:{placement}:{device}",
-        "percent that the prefill of a prompt takes longer, distinct rows ahead, "
-        "than with tables on the device (modelled)",
+        "percent that a prompt's prefill takes longer, distinct rows ahead, than with tables on the device (modelled)",
         exact=True,
     )
-    @metric(
-        "{how=prefill_cold}:{shape}:{placement}:{device}",
-        "that of one chunk whose ids become known as it begins (modelled)",
-        exact=True,
-    )
-    @metric(
-        "{how=prefill_asked}:{shape}:{placement}:{device}",
-        "that of the prompt with distinct rows that come when requested (modelled)",
-        exact=True,
-    )
+    @metric("{how=prefill_cold}:{shape}:{placement}:{device}", "that of a chunk with ids as it begins", exact=True)
+    @metric("{how=prefill_asked}:{shape}:{placement}:{device}", "that of the prompt, rows when requested", exact=True)
     def prefill(self, how: str, shape: Shape, placement: str, device: Device) -> float:
         works = [PREFILL] if how == "prefill_cold" else PROMPT
         home = Home(ahead=0) if how == "prefill_asked" else HOMES["ahead, distinct"]
         return self.slowdown(shape, placement, device, works, home)
 
-    @metric(
-        "decode:{shape}:{placement}:{device}:{sequences}",
-        "that of a decode step of so many sequences, rows ahead (modelled)",
-        exact=True,
-    )
+    @metric("decode:{shape}:{placement}:{device}:{sequences}", "that of a decode step of so many", exact=True)
     def decode(self, shape: Shape, placement: str, device: Device, sequences: int) -> float:
         return self.slowdown(shape, placement, device, [decode(sequences)], HOMES["ahead"])
 
@@ -277,20 +248,13 @@ class Offload(CountsText):
         work = shape, placement, tokens, device, self.step_rows(tokens)
         return 100 * (from_host(*work, ahead).seconds / on_device(*work) - 1)
 
-    @metric(
-        "more_memory",
-        "shapes that take more device memory than dense with tables in host memory, at any placement",
-        exact=True,
-    )
+    @metric("more_memory", "shapes that take more device memory than dense with tables in host memory", exact=True)
     def more_memory(self) -> int:
-        return sum(
-            any(
-                device_bytes(shape, placement, HOMES["ahead"], PREFILL.total)
-                > BYTES * parameter_counts(dense_and_stem(shape, placement)[0])["active"]
-                for placement in PLACEMENTS
-            )
-            for shape in self.inputs.catalog.shapes.values()
-        )
+        def more(shape: Shape, placement: str) -> bool:
+            dense = BYTES * parameter_counts(dense_and_stem(shape, placement)[0])["active"]
+            return device_bytes(shape, placement, HOMES["ahead"], PREFILL.total) > dense
+
+        return sum(any(more(shape, at) for at in PLACEMENTS) for shape in self.inputs.catalog.shapes.values())
 
     def untestable(self, metric: str, precondition: str) -> str | None:
         if "ahead" in self.parse(metric).fields and STEP not in self.steps():

@@ -34,10 +34,7 @@ HOST_GATHER = 14.6e9
 HOST_UPDATE = 2.65e8
 """Elements per second, measured: rows of 2,560 float32 moved by stemrepro.training.touched (the same, "rows moved")."""
 SERVER_UPDATE = 2e11 / 28
-"""That of a server whose memory gives 200 GB/s, in one pass over an element's 28 bytes: assumed, not measured.
-
-The code here takes several passes.
-"""
+"""That of a server whose memory gives 200 GB/s, in one pass over an element's 28 bytes: assumed, not measured."""
 DEVICES = {
     "h100-pcie-4": Device(4e14, 2.7e12, 25e9, np.inf, 1e-5, 0, SERVER_UPDATE),
     "h100-pcie-5": Device(4e14, 2.7e12, 50e9, np.inf, 1e-5, 0, SERVER_UPDATE),

@@ -1,11 +1,8 @@
 """What tables in host memory cost a training step at the least, modelled by a step's parts.
 
-No run trains so; the device would compute a step while the rows that only the next
-one reads come. Then all gradients go back, the host moves the step's rows, and the rows that both steps read follow.
-Clipping needs the norm of all gradients, so none of these can begin earlier.
-
-The cost is a lower bound, because a step's tokens are neighbours in one source's text. A batch from everywhere has more
-distinct tokens and shares fewer with the next.
+No run trains so. The device would compute a step while the rows that only the next one reads come. Then all gradients
+go back, the host moves the step's rows, and the rows that both steps read follow: clipping needs the norm of all
+gradients. It is a lower bound: a batch from everywhere has more distinct tokens than neighbours in one source's text.
 """
 
 from dataclasses import dataclass

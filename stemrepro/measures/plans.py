@@ -1,12 +1,8 @@
-"""The plan of scores: the text, the budget and the settings that all arms at a variant share.
-
-It is known as far as their files tell.
+"""The plan of scores: the text, the budget and the settings that all arms at a variant share, as their files tell.
 
 Scores that a recipe compares are of one plan. Else the effect of another text or budget is taken for that of an arm.
-
 Arms differ in model and learning rate, at variants of own rates also in their initialisation; an arm of another shape
-(`match: shape`, `track: size`) differs in width, and so in both. At equal time they differ in steps. Scores that were
-made before plans were written tell of text and steps alone.
+(`match: shape`, `track: size`) differs in width, and so in both. At equal time they differ in steps.
 """
 
 from pathlib import Path
@@ -39,24 +35,17 @@ def plan(folder: Path) -> dict:
 
 
 def other_plan(first: Path, second: Path, shaped: bool = False) -> bool:
-    """Return whether the scores of two arms at a variant are of two plans, but for their initialisation.
-
-    Args:
-        shaped: whether one of them has another shape, and so another width.
-    """
+    """Return whether two arms' scores are of two plans, but for their initialisation and, `shaped`, their width."""
     one, other = plan(first), plan(second)
     left_out = {START, TRAINED} if shaped else {START}
     return any(one[what] != other[what] for what in one.keys() & other.keys() - left_out)
 
 
 def check_one_plan(inputs: Inputs) -> None:
-    """Compare the plans of the scores that a recipe reads, as far as they exist.
+    """Raise UserError where scores that a recipe reads are of two plans.
 
     Scores at a variant agree in all that its arms share. Over variants they agree in the text, in the settings of
     scoring, and in the budget, of which variants take shares.
-
-    Raises:
-        UserError: two of them are of two plans.
     """
     expected: dict[tuple, tuple[object, str]] = {}
     steps: list[tuple[int, int, str]] = []

@@ -1,7 +1,7 @@
-"""Readers of score files; a missing or damaged one is named.
+"""Readers of score files.
 
-They and all contrasts raise UserError for scores that are damaged or don't belong together, and Unmeasured where a run
-diverged.
+They and all contrasts raise UserError for scores that are missing, damaged or don't belong together, and Unmeasured
+where a run diverged.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
+from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged, read_json
 from stemrepro.config.address import Address
 from stemrepro.config.recipe import Recipe
@@ -27,9 +28,7 @@ class Keys(dict):
     """Keys and values of a file; a requested key that is missing is damage of that file."""
 
     def __init__(self, path: Path, values: dict) -> None:
-        super().__init__(
-            {key: Keys(path, value) if isinstance(value, dict) else value for key, value in values.items()}
-        )
+        super().__init__((key, Keys(path, one) if isinstance(one, dict) else one) for key, one in values.items())
         self.path = path
 
     def __missing__(self, key: str) -> None:
@@ -37,10 +36,9 @@ class Keys(dict):
 
 
 def read_summary(path: Path, *keys: str) -> Keys:
-    """Return summary.json of scores.
+    """Return summary.json of scores, which must have "seeds" (how many), "params_hash", "data_hash" and the keys.
 
-    "seeds" (how many), "params_hash", "data_hash" and the requested keys must exist. "diverged", {seed: step}, tells
-    which of these runs have no scores.
+    "diverged", {seed: step}, tells which of these runs have no scores.
     """
     summary = read_json(path)
     if not isinstance(summary, dict):
@@ -147,6 +145,12 @@ class ArmTasks(ArmScores):
         """Read "seeds", and of each task the arrays `wanted`, of the runs that didn't diverge."""
         names = [f"{task}/{field}" for task in self.summary["tasks"] for field in wanted]
         return read_npz(self.folder / file, "seeds", *names, seeds=self.summary["seeds"] - len(self.diverged))
+
+
+def check_same(first: ArmScores, second: ArmScores, *names: str) -> None:
+    """Raise UserError where arrays of two arms' scores differ that must be the same."""
+    if not all(np.array_equal(first.arrays[name], second.arrays[name]) for name in names):
+        raise UserError(f"{first.folder} and {second.folder} were scored on different seeds or documents")
 
 
 def difference(one: np.ndarray, other: np.ndarray) -> Contrast:

@@ -14,11 +14,12 @@ from stemrepro.measures.context import EDGES, Part, mean_difference
 from stemrepro.measures.items import Sample
 from stemrepro.measures.items import difference as item_difference
 from stemrepro.measures.metric import Field, Like, metric
-from stemrepro.measures.reading import ArmScores, ArmTasks, read_npz
+from stemrepro.measures.reading import ArmScores, ArmTasks, check_same, read_npz
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.rule import TOO_SMALL
 
 DISTANCE = ("source", "distance_tokens", "distance", "position_tokens", "position", "word_tokens", "word")
+SAME = ("seeds", "distance_tokens", "position_tokens", "word_tokens")
 TASK = ("value", "length", "floor", "cut", "clusters")
 """Arrays of reasoning.npz for each task."""
 Words = tuple[int, int]
@@ -51,14 +52,11 @@ class ArmReasoning(ArmTasks):
         return self.whole().read_items("reasoning.npz", TASK)
 
     def sample(self, what: str, words: Words | None = None, field: str = "value") -> Sample:
-        """Return values (points), weights and clusters of the items of a task or group.
-
-        Every task of a group counts the same.
+        """Return values (points), weights and clusters of the items of a task or group, whose tasks count the same.
 
         Args:
             words: range of the items' lengths; None for all items.
-            field: "value", "floor" for what needs no knowledge, or "cut" for the share of prompts longer than the
-                context.
+            field: "value", "floor" for what needs no knowledge, or "cut": the share of prompts beyond the context.
         """
         low, high = words or (0, 2**30)
         values, weights, clusters = [], [], []
@@ -155,15 +153,9 @@ class Reasoning(Scored):
     def arms(self) -> dict[str, ArmDistance]:
         return {arm: ArmDistance(self.inputs.scores("distance", arm)) for arm in self.inputs.recipe.arms}
 
-    def check_same(self, high: str, low: str) -> None:
-        first, second = self.arms[high], self.arms[low]
-        for name in ("seeds", "distance_tokens", "position_tokens", "word_tokens"):
-            if not np.array_equal(first.arrays[name], second.arrays[name]):
-                raise UserError(f"{first.folder} and {second.folder} were scored on different seeds or documents")
-
     def difference(self, high: str, low: str, by: str, where: tuple[int, int]) -> Contrast:
         """Return loss(high) - loss(low) on the targets in a range of distances or positions."""
-        self.check_same(high, low)
+        check_same(self.arms[high], self.arms[low], *SAME)
         first, second = (self.arms[arm].part(by, *where) for arm in (high, low))
         return mean_difference(first, second, None, None, self.arms[high].arrays["source"])
 
@@ -177,13 +169,13 @@ class Reasoning(Scored):
         "the same on words that occurred last 16 or more tokens back less that on the same words nearer by",
     )
     def same_words(self, high: str, low: str, growth: str) -> Contrast:
-        """Return, by seed, the mean over words of a difference of its two means.
+        """Return, by seed, the mean over words of a difference of its two means, with the error between words.
 
-        The weight of a word is n1 n2 / (n1 + n2), by which its two means are known. The error is that between words.
+        The weight of a word is n1 n2 / (n1 + n2), by which its two means are known.
         """
         first, others = GROWTHS[growth]
         one, other = self.arms[high].arrays, self.arms[low].arrays
-        self.check_same(high, low)
+        check_same(self.arms[high], self.arms[low], *SAME)
         lead, count = one["word"].astype(float) - other["word"], one["word_tokens"]
         kinds = list(others)
         first_count, other_count = count[:, first], count[:, kinds].sum(axis=1)

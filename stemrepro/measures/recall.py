@@ -12,7 +12,7 @@ import numpy as np
 
 from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Level, Measure, Precondition
-from stemrepro.measures.metric import WHOLE, Field, metric
+from stemrepro.measures.metric import metric
 from stemrepro.measures.reading import ArmScores
 from stemrepro.verdicts.contrast import Contrast, of_shares
 from stemrepro.verdicts.rule import TOO_SMALL
@@ -37,9 +37,9 @@ class ArmRecall(ArmScores):
             raise UserError(f"{self.folder}/recall.csv has no documents of {pairs} pairs and {length} tokens")
         return 100 * (rows["first_right"] / rows["first_queries"] if first else rows["right"] / rows["queries"])
 
-    def queries(self, pairs: int, length: int, first: bool = False) -> np.ndarray:
-        rows = self.frame[(self.frame["pairs"] == pairs) & (self.frame["length"] == length)].set_index("seed")
-        return rows["first_queries" if first else "queries"].to_numpy(float)
+    def queries(self, pairs: int, length: int) -> np.ndarray:
+        rows = self.frame[(self.frame["pairs"] == pairs) & (self.frame["length"] == length)]
+        return rows["queries"].to_numpy(float)
 
 
 SOLVED = 90.0
@@ -49,7 +49,6 @@ SOLVED = 90.0
 class Recall(Measure):
     """Values that the recipe's arms recall."""
 
-    fields: ClassVar[dict[str, Field]] = {"pairs": WHOLE}
     preconditions: ClassVar[dict[str, Precondition]] = {
         "dense-recalls": Precondition(
             f"dense says {SOLVED:g}% of the values right with the fewest pairs", TOO_SMALL, ("dense",)
@@ -75,11 +74,7 @@ class Recall(Measure):
         """Return the points of an arm by seed."""
         return self.arms[arm].accuracy(pairs, length, first).to_numpy()
 
-    @metric(
-        "recalled", "points of right values at the trained length, mean over numbers of pairs, difference of two arms"
-    )
-    @metric("recalled:{pairs}", "the same with so many pairs")
-    @metric("{what=first}:{pairs}", "the same of the first query of each key")
+    @metric("recalled", "points of right values at the trained length, mean over numbers of pairs")
     @metric("{what=longer}", "the same as recalled at the longest documents, longer than those trained on")
     @metric("{what=longer-most}", "the same there with the most pairs that training has")
     def recalled(self, high: str, low: str, pairs: int | None = None, what: str | None = None) -> Contrast:
@@ -88,11 +83,11 @@ class Recall(Measure):
 
     def level(self, arm: str, pairs: int | None = None, what: str | None = None) -> Level:
         """Return what an arm recalls by seed, with the number of queries; see `recalled`."""
-        length, first = self.longest if what in ("longer", "longer-most") else self.trained, what == "first"
+        length = self.longest if what else self.trained
         steps = self.pairs(self.trained) if pairs is None else [pairs]
         steps = steps[-1:] if what == "longer-most" else steps
-        queries = np.sum([self.arms["dense"].queries(step, length, first) for step in steps], axis=0)
-        return Level(np.mean([self.accuracy(arm, step, length, first) for step in steps], axis=0), queries)
+        queries = np.sum([self.arms["dense"].queries(step, length) for step in steps], axis=0)
+        return Level(np.mean([self.accuracy(arm, step, length) for step in steps], axis=0), queries)
 
     def levels(self, metric: str) -> list[Level]:
         return [] if metric == "pairs-slope" else [self.level("dense", **self.parse(metric).fields)]

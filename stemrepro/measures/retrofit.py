@@ -46,11 +46,9 @@ class Retrofit(Measure):
         NO_GAIN: Precondition(
             "stem-frozen, made of dense with one row for all tokens that never learns, ends no more than the smallest "
             "effect that counts below dense, both in two stages",
-            CONFOUNDED,
-            ("dense", CONSTANT),
-            by_effect=True,
+            CONFOUNDED, ("dense", CONSTANT), by_effect=True,
         )
-    }
+    }  # fmt: skip
 
     @cached_property
     def arms(self) -> dict[str, dict[str, ArmLosses]]:
@@ -122,11 +120,8 @@ class Retrofit(Measure):
         low, high = losses.contrast(self.arms[SCRATCH]["dense"], self.arms[MEAN][CONSTANT], "prose").interval(0.05)
         if not low > smallest_effect:
             return None
-        return (
-            f"{CONSTANT}, whose only row never learns, ends {low:.3f} to {high:.3f} nats (95%) below dense in two "
-            f"stages, "
-            f"more than the {smallest_effect:g} that count"
-        )
+        below = f"ends {low:.3f} to {high:.3f} nats (95%) below dense in two stages"
+        return f"{CONSTANT}, whose only row never learns, {below}, more than the {smallest_effect:g} that count"
 
     def runs(self) -> dict[str, ArmLosses]:
         return by_address(self.arms)

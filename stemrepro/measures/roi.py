@@ -1,7 +1,7 @@
 """Training ROI: the paper's definition with its two factors, the same above chance, and what losses say instead.
 
-The paper divides an arm's mean accuracy by its FLOPs and compares with dense. Here everything is a natural logarithm.
-So log ROI = log(accuracy / dense's) + log(dense's FLOPs / the arm's), of which the second part needs no training.
+The paper divides an arm's mean accuracy by its FLOPs and compares with dense. Here it is a logarithm:
+log ROI = log(accuracy / dense's) + log(dense's FLOPs / the arm's), of which the second part needs no training.
 """
 
 import numpy as np
@@ -37,16 +37,8 @@ def _curves(arm: ArmLosses) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     }
 
 
-def loss_at(flops: np.ndarray, loss: np.ndarray, at: float) -> float:
-    """Return the loss of a curve at a place of the log-FLOPs axis, between marks by a straight line."""
-    return float(np.interp(at, flops, loss))
-
-
 def flops_to(flops: np.ndarray, loss: np.ndarray, target: float) -> float:
-    """Return log FLOPs at which a curve first falls to `target`; NaN if it never does.
-
-    Between marks the curve is a straight line.
-    """
+    """Return log FLOPs at which a curve, straight between marks, first falls to `target`; NaN if it never does."""
     below = np.flatnonzero(loss <= target)
     if not len(below):
         return float("nan")
@@ -69,7 +61,7 @@ def by_curve(first: ArmLosses, second: ArmLosses, metric: str) -> Contrast:
             differences.append(flops_to(flops, loss, other_loss[-1]) - other_flops[-1])
         else:
             spent = min(flops[-1], other_flops[-1])
-            differences.append(loss_at(flops, loss, spent) - loss_at(other_flops, other_loss, spent))
+            differences.append(np.interp(spent, flops, loss) - np.interp(spent, other_flops, other_loss))
     return Contrast(np.array(differences))
 
 

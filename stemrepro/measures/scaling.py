@@ -38,17 +38,9 @@ class Scaling(Comparison):
         self._laws: dict[tuple[str, bool], list[PowerLaw]] = {}
 
     def rungs(self, width: float = 1.0) -> dict[str | None, int]:
-        """Return the tokens of each rung of a width, in rising order; the rung None is the scale itself.
-
-        Args:
-            width: a factor of the scale's.
-        """
-        everywhere: dict[str | None, Variant] = {**self.variants, None: Variant()}
-        tokens = {
-            name: variant.at(self.inputs.scale).training.tokens
-            for name, variant in everywhere.items()
-            if variant.width == width
-        }
+        """Return the tokens of each rung of a width (over the scale's), rising; the rung None is the scale itself."""
+        rungs = {name: one for name, one in {**self.variants, None: Variant()}.items() if one.width == width}
+        tokens = {name: variant.at(self.inputs.scale).training.tokens for name, variant in rungs.items()}
         return dict(sorted(tokens.items(), key=lambda item: item[1]))
 
     def widths(self) -> list[float]:
@@ -62,11 +54,7 @@ class Scaling(Comparison):
         return self.all_losses(arm, variant).first(seeds)
 
     def all_losses(self, arm: str, variant: str | None) -> ArmLosses:
-        """Return an arm's losses at a rung, or at any variant of the recipe, of all its seeds.
-
-        Raises:
-            UserError: the recipe doesn't train the arm there.
-        """
+        """Return an arm's losses at any variant of the recipe, of all its seeds; UserError where it has none."""
         runs = self.arms[arm]
         if variant and variant not in runs.variants:
             raise UserError(f"the recipe has no arm '{arm}' at '{variant}'; add it to the variant's arms")
@@ -91,7 +79,7 @@ class Scaling(Comparison):
     def wider_dense(self, arm: str, variant: str) -> Contrast:
         """Return an arm's prose loss at the scale's width less that of dense at a wider rung, at equal tokens, by seed.
 
-        The arm's loss is taken between its rungs, along a straight line in the logarithm of tokens.
+        Between its rungs the arm's loss is a straight line in the logarithm of tokens.
         """
         rungs, at = self.rungs(), np.log(self.tokens_at(variant))
         narrow = self._rows(arm, list(rungs)).T
@@ -99,10 +87,7 @@ class Scaling(Comparison):
         return unpaired(np.array([np.interp(at, np.log(list(rungs.values())), row) for row in narrow]), wide)
 
     def over_law(self, arm: str, variant: str | None) -> Contrast:
-        """Return an arm's prose loss at a rung less dense's fitted law at as many training FLOPs, by seed.
-
-        The rung is of the scale's width.
-        """
+        """Return an arm's loss at a rung of the scale's width less dense's fitted law at as many FLOPs, by seed."""
         equal = self.narrow_tokens(variant) * self.flops(arm) / self.flops("dense")
         losses = self.losses(arm, variant).whole().loss("prose").to_numpy()
         return Contrast(losses - [float(law.loss(equal)) for law in self.laws("dense")])
@@ -113,34 +98,24 @@ class Scaling(Comparison):
         return np.stack([self.losses(arm, variant).whole().loss("prose").to_numpy() for variant in rungs])
 
     def laws(self, arm: str, widths: bool = False) -> list[PowerLaw]:
-        """Return the power laws fitted to an arm's own ladder, a law per seed.
+        """Return the power laws fitted to an arm's own ladder, a law per seed; UserError for too few rungs or widths.
 
         They are over tokens at the scale's width, or over parameters and tokens (`widths`). Two widths can't tell an
         exponent of parameters from a floor. So with two both axes share one exponent; with three each has its own.
-
-        Raises:
-            UserError: too few rungs, or one width alone.
         """
         if (arm, widths) not in self._laws:
-            self._laws[arm, widths] = self._fitted(arm, widths)
+            rows, sizes, tied = self.fitted_to(arm, widths)
+            self._laws[arm, widths] = [fit(losses, *sizes, tied=tied) for losses in rows.T]
         return self._laws[arm, widths]
-
-    def _fitted(self, arm: str, widths: bool) -> list[PowerLaw]:
-        rows, sizes, tied = self.fitted_to(arm, widths)
-        return [fit(losses, *sizes, tied=tied) for losses in rows.T]
 
     def fitted_to(
         self, arm: str, widths: bool, only: Collection[str | None] | None = None
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...], bool]:
-        """Return the data that a law is fitted to.
+        """Return losses [places, seeds], sizes [places] of each axis, and whether the axes share an exponent.
 
         Args:
-            arm: whose losses these are.
             widths: take rungs of all widths, over parameters and tokens; else those of the scale's width, over tokens.
             only: rungs to take; None for all.
-
-        Returns:
-            Losses [places, seeds], sizes [places] of each axis, and whether the axes share an exponent.
         """
         every = self.widths() if widths else [1.0]
         if widths and len(every) < 2:
@@ -175,8 +150,7 @@ class Scaling(Comparison):
 
         Raises:
             UserError: no rung of the scale's width.
-            Unmeasured: a seed's loss is below what the first arm's law ever reaches, or too far beyond its last rung.
-                Then the ladder would have to be extrapolated by more than its own length.
+            Unmeasured: the first arm's law never reaches a seed's loss, or only beyond its rungs by more than span.
         """
         tokens, over = self.narrow_tokens(variant), axis == "parameters"
         targets = self.losses(low, variant).whole().loss("prose").to_numpy()
@@ -188,51 +162,32 @@ class Scaling(Comparison):
         ]
         where = variant or "the last rung"
         if never := int(np.isinf(reached).sum()):
-            raise Unmeasured(
-                f"{high} never reaches {low}'s loss at {where}: "
-                f"in {never} of {len(reached)} seeds it lies below the floor of {high}'s law"
-            )
+            below = f"in {never} of {len(reached)} seeds it lies below the floor of {high}'s law"
+            raise Unmeasured(f"{high} never reaches {low}'s loss at {where}: {below}")
         span = max(sizes) / min(sizes)
         if (most := max(reached) / max(sizes)) > span:
-            raise Unmeasured(
-                f"{high} would reach {low}'s loss at {where} only with {most:.3g} times the most {axis} of its ladder, "
-                f"which spans a factor of {span:.3g}"
-            )
+            only = f"only with {most:.3g} times the most {axis} of its ladder, which spans a factor of {span:.3g}"
+            raise Unmeasured(f"{high} would reach {low}'s loss at {where} {only}")
         return np.log2(np.array(reached) / spent)
 
     def below(self, variant: str | None) -> list[str | None]:
-        """Return the rungs from which one is predicted.
-
-        They are the shorter ones of its width, and all of the scale's width if that is another.
-        """
+        """Return the rungs from which one is predicted: the shorter ones of its width, all of the scale's else."""
         width, tokens = self.width_of(variant), self.tokens_at(variant)
         shorter = [rung for rung, count in self.rungs(width).items() if count < tokens]
         return shorter if width == 1 else [*self.rungs(), *shorter]
 
     def width_of(self, variant: str | None) -> float:
-        """Return the factor of the scale's width at a rung.
-
-        Raises:
-            UserError: there is no such rung.
-        """
+        """Return the factor of the scale's width at a rung; UserError where there is no such rung."""
         if variant is not None and variant not in self.variants:
             raise unknown("rung", variant, self.variants, self.inputs.name)
         return self.variants[variant].width if variant else 1.0
 
     def tokens_at(self, variant: str | None) -> int:
-        """Return the tokens of a rung.
-
-        Raises:
-            UserError: there is no such rung.
-        """
+        """Return the tokens of a rung; UserError where there is no such rung."""
         return self.rungs(self.width_of(variant))[variant]
 
     def narrow_tokens(self, variant: str | None) -> int:
-        """Return the tokens of a rung of the scale's width, to which a law over tokens alone belongs.
-
-        Raises:
-            UserError: it is of another width, or there is no such rung.
-        """
+        """Return the tokens of a rung of the scale's width; UserError where it is of another, or there is none."""
         if self.width_of(variant) != 1:
             names = ", ".join(name for name in self.rungs() if name)
             raise UserError(f"'{variant}' is no rung at the scale's width; its rungs are {names}")
@@ -242,9 +197,6 @@ class Scaling(Comparison):
         """Return an arm's prose loss at a rung, or the gap between two arms, predicted from others alone (`below`).
 
         At another width than the scale's it comes by the law over parameters and tokens.
-
-        Raises:
-            UserError: no such rung, or too few to fit.
         """
         width, tokens, ladders = self.width_of(variant), self.tokens_at(variant), []
         for arm in arms:
@@ -269,9 +221,7 @@ class Scaling(Comparison):
         "prose gap of two arms at the scale's width less that at a wider rung, at equal tokens per parameter",
     )
     def over_width(self, high: str, low: str, variant: str) -> Contrast:
-        """Return the gap of two arms at the scale's width less that at a wider rung.
-
-        Both are taken after as many tokens per parameter of dense's.
+        """Return the gap at the scale's width less that at a wider rung, after as many tokens a parameter of dense's.
 
         Raises:
             UserError: the scale's width has no rung of as many tokens per parameter, to 5%.
@@ -279,15 +229,13 @@ class Scaling(Comparison):
         wide = self.tokens_a_parameter(self.width_of(variant))[variant]
         narrow, x = min(self.tokens_a_parameter().items(), key=lambda item: abs(np.log(item[1] / wide)))
         if not 0.95 < x / wide < 1.05:
-            raise UserError(
-                f"'{variant}' has {wide:.3g} tokens per parameter; the nearest rung of the scale's width has {x:.3g}"
-            )
+            nearest = f"the nearest rung of the scale's width has {x:.3g}"
+            raise UserError(f"'{variant}' has {wide:.3g} tokens per parameter; {nearest}")
         pair, wider = ((self.all_losses(high, at), self.all_losses(low, at)) for at in (narrow, variant))
         return losses.interaction(pair, wider, "prose", same_size=False)
 
     @metric("interaction[@{variant}]", factorial.WORDS)
     def interaction(self, high: str, low: str, variant: str | None = None) -> Contrast:
-        """Return the contrast of stemrepro.measures.factorial at one rung."""
         return factorial.interaction(high, low, tuple(self.arms), lambda arm: self.all_losses(arm, variant))
 
     @metric(
@@ -309,7 +257,6 @@ class Scaling(Comparison):
         f"as the scale has them{AT}",
     )
     def scaling(self, high: str, low: str, of: str, variant: str | None = None) -> Contrast:
-        """Return a multiplier's log2 by seed; see `multiplier`."""
         times = self.multiplier(high, low, "parameters" if of == "parameter-multiplier" else "tokens", variant)
         if of == "flop-multiplier":
             times = times + np.log2(self.flops(high) / self.flops(low))

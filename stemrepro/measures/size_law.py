@@ -58,8 +58,8 @@ class SizeLaw:
 def fit(x: Sequence[float], z: Sequence[float], leads: Sequence[np.ndarray], curvature: float = CURVATURE) -> SizeLaw:
     """Fit the law to the leads of models, each over its own seeds.
 
-    A seed's error is the same on the logarithmic scale at every size, and pooled over them. Where points lie farther
-    from the law than seeds explain, it is raised until they don't.
+    A seed's error on the logarithmic scale is pooled over sizes. Where points lie farther from the law than seeds
+    explain, it is raised until they don't.
 
     Args:
         x: log2 of the width over the reference's, of each model.

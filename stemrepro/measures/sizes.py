@@ -19,13 +19,7 @@ LINES = ("fixed", "grown")
 
 
 class Size(NamedTuple):
-    """A model of the ladder.
-
-    Attributes:
-        variant: None for the scale itself.
-        width: over the scale's.
-        vocab: over the scale's.
-    """
+    """A model of the ladder: its variant, None for the scale itself, width and vocabulary, both over the scale's."""
 
     variant: str | None
     width: float
@@ -38,15 +32,9 @@ class Sizes(Comparison):
     fields: ClassVar[dict[str, Field]] = {"line": LINES, "span": {"wide": 1.0}}
 
     def sizes(self, line: str, least: float = 0.0) -> list[Size]:
-        """Return the models of a line in order of their widths, at tables' rates as the arms have them.
-
-        Args:
-            least: the smallest width, over the scale's.
-        """
-        named: dict[str | None, Variant] = {
-            None: Variant(),
-            **{name: self.inputs.catalog.variants[name] for name in self.inputs.recipe.variants},
-        }
+        """Return the models of a line from a width (over the scale's) on, in order, at the arms' own tables' rates."""
+        variants = {name: self.inputs.catalog.variants[name] for name in self.inputs.recipe.variants}
+        named: dict[str | None, Variant] = {None: Variant(), **variants}
         models = [
             Size(name, variant.width, variant.vocab)
             for name, variant in named.items()
@@ -93,18 +81,12 @@ class Sizes(Comparison):
             bend = self.bend(high, low, line, span)
             low_end, high_end = bend.interval(0.05)
             if low_end > 0 or high_end < 0:
-                raise Unmeasured(
-                    f"no straight line fits: the fall of {low}'s lead changes by {bend.mean:+.2f} "
-                    f"({low_end:.2f} to {high_end:.2f}) with every doubling of the width"
-                )
+                by = f"{bend.mean:+.2f} ({low_end:.2f} to {high_end:.2f}) with every doubling of the width"
+                raise Unmeasured(f"no straight line fits: the fall of {low}'s lead changes by {by}")
         return self.slope(high, low, line, span)
 
     def slope(self, high: str, low: str, line: str, span: float = 0.0) -> Contrast:
-        """Return the least-squares slope of -log2 lead over the widths from `span` on; widths are samples, not pairs.
-
-        Raises:
-            Unmeasured: a seed's lead isn't above 0 at some width.
-        """
+        """Return the least-squares slope of -log2 lead over widths; Unmeasured where a lead isn't above 0."""
         return self._polynomial(high, low, line, 1, span, -1.0)
 
     def bend(self, high: str, low: str, line: str, span: float = 0.0) -> Contrast:

@@ -1,7 +1,7 @@
-"""Loss spikes of whole runs, and short runs at ever higher learning rates.
+"""Loss spikes of whole runs, and short runs at ever higher learning rates, from losses and norms of every step.
 
 Of short runs: the rate up to which they learn more than token frequencies, how much of the loss the rate decides, and
-how many blow up. All come from losses and gradient norms of every training step.
+how many blow up.
 """
 
 from typing import ClassVar
@@ -20,19 +20,12 @@ from stemrepro.verdicts.contrast import Contrast, Unmeasured
 from stemrepro.verdicts.rule import TOO_SHORT
 
 WINDOW, DEVIATIONS, SKIPPED = 50, 6.0, 0.1
-"""Definition of a spike.
-
-It is a step above the median of the WINDOW steps before by more than DEVIATIONS times their median absolute deviation
-(scaled to a standard deviation). It comes after the first SKIPPED share of the run. Neighbouring such steps are one
-spike.
-"""
+"""A spike is a step above the median of the WINDOW steps before by more than DEVIATIONS times their median absolute
+deviation (scaled to a standard deviation), after the first SKIPPED share of the run. Neighbours are one spike."""
 EXPECTED = 1.0
 """Spikes that must be expected in all seeds together, by the paper's rate for Hash-MoE, for a count to be testable."""
 CLEARED = 0.5
-"""Nats below token frequencies at which dense must end in a short run at the common rate.
-
-Else short runs say nothing of high rates.
-"""
+"""Nats below token frequencies at which dense must end in a short run at the common rate."""
 CLEARS = "dense-clears-unigram"
 """Name of a precondition."""
 SPIKES = ("largest_at", "second_at", "third_at")
@@ -61,8 +54,8 @@ def rate(series: np.ndarray) -> np.ndarray:
 def coincidence(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
     """Return the shares of `first`'s spikes that `second` has too, within a step; both [seeds, steps].
 
-    The first share is that of runs of the same seed, which saw the same batches. The second is that of runs of other
-    seeds, which saw others. Where the first is larger, batches make spikes. A share without spikes is NaN.
+    The first share is that of runs of the same seed, which saw the same batches, the second that of other seeds. Where
+    the first is larger, batches make spikes. A share without spikes is NaN.
     """
     first_spikes, second_spikes = [spikes(loss) for loss in first], [spikes(loss) for loss in second]
     hits: dict[bool, list[bool]] = {True: [], False: []}
@@ -94,10 +87,7 @@ def excess(runs: list[ArmLosses]) -> np.ndarray:
 
 
 def unlimited(runs: list[ArmLosses]) -> np.ndarray:
-    """Return whether an arm learns more than token frequencies at all rates that were tried, by seed.
-
-    Then only a bound of its limit is known.
-    """
+    """Return whether an arm learns more than token frequencies at all rates tried, so that its limit is a bound."""
     return (excess(runs) < 0).all(axis=0)
 
 
@@ -105,8 +95,7 @@ def rate_limit(runs: list[ArmLosses], base_rate: float) -> np.ndarray:
     """Return log2 of the learning rate at which a short run stops to learn more than token frequencies, by seed.
 
     It is taken between two rates by a straight line. An arm that learns more at all rates counts as one doubling beyond
-    the last rate, one that learns more at none as the first. It says nothing of divergence: a run that merely learns
-    slowly stays at token frequencies too.
+    the last, one that learns more at none as the first. A run that merely learns slowly stays at token frequencies too.
     """
     at = np.log2([arm.summary["learning_rate"] / base_rate for arm in by_rate(runs)])
     limits = []
@@ -124,14 +113,10 @@ def rate_limit(runs: list[ArmLosses], base_rate: float) -> np.ndarray:
 
 
 def rate_sensitivity(runs: list[ArmLosses]) -> np.ndarray:
-    """Return the mean deviation from the best loss over the learning rates tried, in nats, by seed (arXiv 2309.14322).
+    """Return an arm's mean deviation from the best loss over the rates tried, in nats, by seed (arXiv 2309.14322).
 
-    The loss at a rate is that at the end of training, at most that at initialisation. Its mean over rates is
-    log-uniform from the lowest to the highest, by trapezia over log2 of the rate. So unevenly spaced rates don't count
-    unevenly. The minimum over rates is taken off the mean.
-
-    Args:
-        runs: the same arm at two rates or more.
+    The loss at a rate is that at the end of training, at most that at initialisation. Its mean is log-uniform over
+    rates, by trapezia over log2 of the rate, so that unevenly spaced rates don't count unevenly.
     """
     ordered = by_rate(runs)
     at = np.log2([arm.summary["learning_rate"] for arm in ordered])
@@ -200,12 +185,10 @@ class Stability(Comparison):
 
     @metric("spikes", "loss spikes per thousand steps", own=True)
     def spikes(self, high: str, low: str, own: bool = False) -> Contrast:
-        """Return a difference of counts in the loss, by seed."""
         return difference(*(rate(arm.steps["loss"]) for arm in self.pair(high, low, own)))
 
     @metric("norm-spikes", "spikes of the gradient norm per thousand steps", own=True)
     def norm_spikes(self, high: str, low: str, own: bool = False) -> Contrast:
-        """Return a difference of counts in the gradient's norm, by seed."""
         return difference(*(rate(arm.steps["norm"]) for arm in self.pair(high, low, own)))
 
     def tried(self, high: str, low: str, own: bool) -> tuple[list[ArmLosses], ...] | None:
@@ -225,15 +208,12 @@ class Stability(Comparison):
             return None
         neither = np.logical_and(*map(unlimited, tried))
         if neither.any():
-            raise Unmeasured(
-                f"in {neither.sum()} of {len(neither)} seeds both arms learn more than token frequencies "
-                "at every rate that was tried"
-            )
+            lost = f"in {neither.sum()} of {len(neither)} seeds both arms"
+            raise Unmeasured(f"{lost} learn more than token frequencies at every rate that was tried")
         return difference(*(rate_limit(runs, self.inputs.scale.learning_rate) for runs in tried))
 
     @metric("rate-sensitivity", "short runs' mean loss over the learning rates tried less the lowest", own=True)
     def sensitivity(self, high: str, low: str, own: bool = False) -> Contrast | None:
-        """Return a difference of the part of the loss that the learning rate decides, by seed."""
         tried = self.tried(high, low, own)
         return None if tried is None else difference(*map(rate_sensitivity, tried))
 
@@ -254,7 +234,6 @@ class Stability(Comparison):
 
     @metric("early", "prose loss at the first mark of training", own=True)
     def early(self, high: str, low: str, own: bool = False) -> Contrast:
-        """Return a difference of early losses by seed."""
         return difference(*map(first_mark, self.pair(high, low, own)))
 
     def blow_ups(self, runs: list[ArmLosses]) -> np.ndarray:
@@ -268,41 +247,26 @@ class Stability(Comparison):
         return seen * steps * scale.training.batch * scale.model.sequence / shown
 
     def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
-        """Return why a metric can't be tested, or None.
-
-        spikes-expected: at the paper's rate of spikes the runs of all seeds together must lead one to expect a spike.
-        dense-clears-unigram: a short run of dense at the common learning rate must not be shown to end less than
-        CLEARED nats below token frequencies.
-        """
         if precondition == "spikes-expected":
-            if (count := self.expected_spikes()) < EXPECTED:
-                return (
-                    f"at the paper's rate all runs of an arm lead one to expect {count:.1g} spikes, "
-                    f"fewer than {EXPECTED:g}"
-                )
-            return None
+            if (count := self.expected_spikes()) >= EXPECTED:
+                return None
+            return (
+                f"at the paper's rate all runs of an arm lead one to expect {count:.1g} spikes, fewer than {EXPECTED:g}"
+            )
         if precondition == CLEARS:
             return self._dense_stays()
         return super().untestable(metric, precondition, smallest_effect)
 
     def _dense_stays(self) -> str | None:
-        """Return why short runs say nothing of stability, or None.
-
-        Even at the common learning rate a short run of dense doesn't leave token frequencies, or no such run exists.
-        """
+        """Return why short runs say nothing of stability: dense stays at token frequencies there; or None."""
         variants, runs = self.inputs.catalog.variants, self.short_runs("dense")
         at_common = [run for name, run in runs.items() if variants[name].learning_rate == 1]
         if not at_common:
             budget = " and ".join(sorted({f"{variants[name].tokens:g}" for name in runs})) or "any share"
-            return (
-                f"no short run of dense at the common rate (a variant with rate 1 and {budget} of the tokens) "
-                "says that it leaves token frequencies there"
-            )
+            where = f"at the common rate (a variant with rate 1 and {budget} of the tokens)"
+            return f"no short run of dense {where} says that it leaves token frequencies there"
         low, high = Contrast(-excess(at_common).mean(axis=0)).interval(0.05)
         if high < CLEARED:
-            return (
-                f"a short run of dense at the common rate ends {low:.2f} to {high:.2f} nats (95%) below token "
-                f"frequencies; "
-                f"{CLEARED:g} are needed"
-            )
+            below = f"ends {low:.2f} to {high:.2f} nats (95%) below token frequencies"
+            return f"a short run of dense at the common rate {below}; {CLEARED:g} are needed"
         return None

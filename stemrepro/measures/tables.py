@@ -30,9 +30,6 @@ class Tables(Comparison):
         return Contrast(losses.slope(np.array(list(first)), np.stack(gaps)))
 
     def own(self, high: str, low: str, metric: str) -> Contrast | None:
-        """Return the same at own rates, of dense against STEM full alone.
-
-        All other arms vary a table's learning rate, initialisation or form, and their best rates are not known.
-        """
+        """Return the same at own rates, of dense against STEM full alone: those of the other arms are not known."""
         has_rates = {high, low} <= {"dense", "stem-full"} and self.parse(metric).fields.get("mix") == "prose"
         return super().own(high, low, metric) if has_rates else None

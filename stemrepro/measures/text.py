@@ -24,10 +24,7 @@ MOE_TOKENS = 4096
 
 
 def experts_touched(tokens: np.ndarray | int, experts: int, chosen: int) -> np.ndarray | float:
-    """Return the share of a layer's experts that at least one of so many tokens uses: 1 - (1 - k / E)^n.
-
-    Each token uses `chosen` of `experts`, drawn evenly: the even load that routers are trained for.
-    """
+    """Return the share of experts that one of n tokens uses, 1 - (1 - k / E)^n: each uses k, drawn evenly."""
     return 1 - (1 - chosen / experts) ** np.asarray(tokens, float)
 
 
@@ -64,17 +61,12 @@ class TextCounts:
         return self._growth[source, vocab]
 
     def heaps(self, source: str, vocab: int) -> tuple[Contrast, Contrast]:
-        """Return exponent b and log K of distinct = K n^b, each a value per window.
-
-        They are a least-squares fit of logarithms from FIT_FROM tokens on; the fit of the means is the mean of the
-        fits.
-        """
+        """Return exponent b and log K of distinct = K n^b by window: least squares of logarithms from FIT_FROM on."""
         table = self.growth(source, vocab)
         lengths = [n for n in table.columns if n >= FIT_FROM]
         if len(lengths) < 2:
-            raise UserError(
-                f"{self.folder}/distinct.csv: '{source}' is too short for Heaps' law from {FIT_FROM} tokens on"
-            )
+            short = f"'{source}' is too short for Heaps' law from {FIT_FROM} tokens on"
+            raise UserError(f"{self.folder}/distinct.csv: {short}")
         slopes, intercepts = np.polyfit(np.log(lengths), np.log(table[lengths].to_numpy()).T, 1)
         return Contrast(slopes), Contrast(intercepts)
 
@@ -88,13 +80,9 @@ class CountsText(Measure):
     """Counts in the text alone: sources for which something does not hold."""
 
     fields: ClassVar[dict[str, Field]] = {
-        "experts": WHOLE,
-        "used": WHOLE,
-        "asked": ("every token", "distinct in a chunk"),
-        "policy": ("static-best", "LFU", "LRU"),
-        "share": NUMBER,
-        "percent": NUMBER,
-    }
+        "experts": WHOLE, "used": WHOLE, "asked": ("every token", "distinct in a chunk"),
+        "policy": ("static-best", "LFU", "LRU"), "share": NUMBER, "percent": NUMBER,
+    }  # fmt: skip
     reads_text: ClassVar[bool] = True
 
     def __init__(self, inputs: Inputs) -> None:

@@ -24,11 +24,7 @@ from stemrepro.verdicts.contrast import Unmeasured
 
 
 def module(path: Path, functions: list[str]) -> ModuleType:
-    """Return a file of analysis/ as a module, which must have `collect` and the named functions.
-
-    Raises:
-        UserError: the file is missing, or lacks one of them.
-    """
+    """Return a file of analysis/ as a module; UserError where it is missing, or lacks `collect` or a named function."""
     if not path.exists():
         raise UserError(f"{path} is missing; a recipe with 'front' needs it")
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -41,13 +37,10 @@ def module(path: Path, functions: list[str]) -> ModuleType:
 
 
 def analyse(name: str, scale: str, scores: Path, results: Path, formats: tuple[str, ...] = ()) -> list[dict]:
-    """Write `results`/<scale>/<name>/, and return the rows of its verdicts.json.
+    """Write `results`/<scale>/<name>/ of a recipe, and return the rows of its verdicts.json.
 
     Args:
-        name: of the recipe.
-        scale: whose runs.
-        scores: the folder scores/.
-        results: the folder results/.
+        scores, results: the folders.
         formats: of the figures, other than SVG.
 
     Raises:

@@ -35,25 +35,13 @@ def _row(name: str, estimate: Estimate, measure: Measure) -> dict:
 def with_estimates(data: pd.DataFrame, measure: Measure) -> pd.DataFrame:
     """Return the lines of a figure with its recipe's estimates below: `what` is the name of each, `unit` its unit.
 
-    `by_seed` holds the differences with spaces between them. An estimate that the runs can't give has a `reason` in
-    place of a value.
+    `by_seed` holds the differences. An estimate that the runs can't give has a `reason` in place of a value.
     """
     rows = pd.DataFrame([_row(name, estimate, measure) for name, estimate in measure.inputs.recipe.estimates.items()])
     if rows.empty:
         return data
     numbers = {column: "Int64" for column in data if pd.api.types.is_integer_dtype(data[column])}
     return pd.concat([data.astype(numbers), rows], ignore_index=True)  # Int64: gaps make no whole number a float
-
-
-def _lines(recipe: Recipe, file: Path) -> pd.DataFrame:
-    """Return the lines of a recipe's estimates in its data.csv, by name; UserError where one is missing."""
-    columns = ["what", "value", "ci_low", "ci_high", "by_seed", "reason"]
-    try:
-        data = pd.read_csv(file, dtype={"by_seed": str})
-        rows = data[data["panel"] == PANEL].reindex(columns=columns).set_index("what").loc[list(recipe.estimates)]
-        return rows.astype({name: float for name in columns[1:4]})
-    except (OSError, ValueError, KeyError) as error:
-        raise damaged(file, error) from error
 
 
 class Printed(NamedTuple):
@@ -76,14 +64,14 @@ def printed_numbers(recipe: Recipe, file: Path, group: str) -> list[Printed]:
     """Return the computed estimates of a group: those whose names begin with its word and that are printed somewhere.
 
     Args:
-        recipe: whose estimates these are.
-        file: data.csv with the lines of `with_estimates`.
+        file: data.csv with the lines of `with_estimates`; UserError where it lacks one or can't be read.
         group: the word.
-
-    Raises:
-        UserError: the file lacks an estimate, or can't be read.
     """
-    values = _lines(recipe, file)["value"]
+    try:
+        data = pd.read_csv(file, dtype={"by_seed": str})
+        values = data[data["panel"] == PANEL].set_index("what")["value"].loc[list(recipe.estimates)].astype(float)
+    except (OSError, ValueError, KeyError) as error:
+        raise damaged(file, error) from error
     return [
         Printed(one.label, one.unit, one.paper.value, values[name], not one.deviates(values[name]))
         for name, one in recipe.estimates.items()

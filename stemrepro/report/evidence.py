@@ -96,16 +96,13 @@ def verdict_rows(scale: str, claims: list[Judged]) -> list[dict]:
         facts, contrast, last = one.evidence, one.evidence.contrast, one.steps[-1]
         exact = facts.kind == "exact"
         counted = not exact and not facts.unmeasured
-        low, high = contrast.interval(PRINTED)
-        wide_low, wide_high = contrast.interval(DECIDES)
+        (low, high), (wide_low, wide_high) = contrast.interval(PRINTED), contrast.interval(DECIDES)
+        ends = {"ci_low": low, "ci_high": high, "ci99_low": wide_low, "ci99_high": wide_high}
         rows.append({
             "claim": one.name,
             **one.claim.model_dump(mode="json", exclude={"preconditions", "comparable"}),
             "ours": _number(contrast.mean),
-            "ci_low": _number(low),
-            "ci_high": _number(high),
-            "ci99_low": _number(wide_low),
-            "ci99_high": _number(wide_high),
+            **{end: _number(value) for end, value in ends.items()},
             "seeds": contrast.seeds if counted else 0,
             "differences": None if exact or _number(contrast.mean) is None else [*map(_number, contrast.differences)],
             "item_se": _number(contrast.item_se) or None,

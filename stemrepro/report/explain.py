@@ -1,7 +1,4 @@
-"""How one claim came to its verdict, as plain text.
-
-It shows the sentence, the paper's cells, differences seed by seed, the rule's steps and files.
-"""
+"""How one claim came to its verdict, as plain text."""
 
 from collections.abc import Mapping
 from math import isnan, nan
@@ -31,7 +28,6 @@ def find(catalog: Catalog, name: str, scale: str | None = None) -> tuple[str, st
     """Return the names of a claim's recipe, of the claim and of the scale.
 
     Args:
-        catalog: of all recipes and scales.
         name: "recipe/claim", or a claim that one recipe alone has.
         scale: None is the recipe's own.
 
@@ -116,9 +112,7 @@ def _differences(one: Judged, measure: Measure) -> list[str]:
 
 
 def _verdict(one: Judged) -> list[str]:
-    lines = []
-    for n, step in enumerate(one.steps, 1):
-        lines.append(f"{n}. {step.question} {'Yes' if step.answer else 'No'}: {step.numbers}")
+    lines = [f"{n}. {s.question} {'Yes' if s.answer else 'No'}: {s.numbers}" for n, s in enumerate(one.steps, 1)]
     size = size_of(one)
     return [*lines, f"Verdict: {one.steps[-1].verdict}", *([f"Size: {size}"] if size else [])]
 
@@ -149,9 +143,8 @@ def _made(folder: Path, cost: dict | None) -> list[str]:
     if (path := folder / "provenance.json").exists():
         lines.append("made by commit {commit} on {date}".format(**read_provenance(path)))
     if cost and cost["runs"]:
-        lines.append(
-            f"that is {cost['runs']} runs, about {duration(cost['seconds'])} of training on this machine's CPU"
-        )
+        time = duration(cost["seconds"])
+        lines.append(f"that is {cost['runs']} runs, about {time} of training on this machine's CPU")
     return lines
 
 
@@ -178,14 +171,10 @@ def _text(measure: Measure, one: Judged, results: Path, made: list[str]) -> str:
 def explain(
     catalog: Catalog, name: str, scale: str | None, results: Path, scores: Path, cost: dict | None = None
 ) -> str:
-    """Return everything about a claim, in lines of at most 80 columns, judged from the scores.
+    """Return everything about a claim (see `find`), in lines of at most 80 columns, judged from the scores.
 
     Args:
-        catalog: of all recipes and scales.
-        name: "recipe/claim", or a claim that one recipe alone has.
-        scale: None is the recipe's own.
-        results: the folder results/.
-        scores: the folder scores/.
+        results, scores: the folders.
         cost: what stemrepro.cli.estimate gives for the recipe's plan; None leaves it out.
 
     Raises:

@@ -1,7 +1,6 @@
 """Forest plots of contrasts: one row per arm, a dot with its 95% interval, and the zero that it has to leave.
 
-Contrasts can also be drawn as lines over buckets. `collect` and `draw` give the figure of a recipe without an analysis,
-with one row per claim.
+`collect` and `draw` give the figure of a recipe without an analysis, with one row per claim.
 """
 
 import textwrap
@@ -20,20 +19,12 @@ from stemrepro.verdicts.contrast import Contrast, Unmeasured
 
 
 def draw_forest(
-    axes: Axes,
-    rows: pd.DataFrame,
-    order: list[str],
-    label: str,
-    hollow: bool = False,
-    shift: float = 0.0,
+    axes: Axes, rows: pd.DataFrame, order: list[str], label: str, hollow: bool = False, shift: float = 0.0,
     fill: str = "full",
-) -> None:
+) -> None:  # fmt: skip
     """Draw rows (what, value, ci_low, ci_high) from top to bottom in `order`; `what` is an arm.
 
     Args:
-        axes: to draw on.
-        rows: in any order.
-        order: of the arms.
         label: of the x axis.
         hollow: whether markers are hollow, for a second measurement of the same.
         shift: of the markers, in rows.
@@ -67,11 +58,7 @@ def robustness_rows(measure: Comparison, arm: str) -> list[dict]:
 
 
 def draw_robustness(axes: Axes, data: pd.DataFrame, order: list[str], shift: float) -> None:
-    """Draw gains over dense in other settings.
-
-    Markers are hollow at tuned learning rates. They are half-filled, and above, at the official initialisation of the
-    embeddings.
-    """
+    """Draw gains over dense, hollow at tuned learning rates, half-filled and above at the official initialisation."""
     label = axes.get_xlabel()
     draw_forest(axes, data[data["panel"] == "loss, own rate"], order, label, hollow=True, shift=shift)
     official = data[data["panel"] == "loss, official start"]
@@ -103,10 +90,7 @@ def draw_buckets(axes: Axes, rows: pd.DataFrame, arms: tuple[str, ...], buckets:
 
 
 def collect(measure: Measure) -> pd.DataFrame:
-    """Return one line per claim: its effect in units of the smallest that counts.
-
-    The effect of an exact claim is its distance to the paper's number.
-    """
+    """Return one line per claim: its effect (of an exact one its distance to the paper) in units of what counts."""
     rows = []
     for name, claim in measure.inputs.recipe.claims.items():
         try:
@@ -120,11 +104,9 @@ def collect(measure: Measure) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame, measure: Measure, note: str = "") -> Figure:
-    """Draw every claim's effect over the smallest that counts, with 95% intervals; the band is what counts as none.
+    """Draw what `collect` returns, with 95% intervals; the band is what counts as none.
 
     Args:
-        data: what `collect` returns.
-        measure: of the recipe.
         note: why this figure replaces that of the recipe.
     """
     figure, grid = sheet("a", 1.3 + 0.34 * len(data), {})

@@ -81,19 +81,8 @@ def leaderboard_page(table: pd.DataFrame, **about: str) -> str:
     return "\n".join(parts)
 
 
-def read_table(folder: Path, catalog: Catalog) -> pd.DataFrame:
-    """Return the table of a recipe's folder of results; UserError where its data are damaged."""
-    try:
-        return leaderboard_table(pd.read_csv(folder / "data.csv"), catalog)
-    except (OSError, ValueError, KeyError) as error:
-        raise damaged(folder / "data.csv", error) from error
-
-
 def write_leaderboards(scale: str | None, results: Path) -> list[Path]:
-    """Write the tables of the leaderboards among a page's recipes, as far as their data are there.
-
-    Returns:
-        The pages that were written.
+    """Write the tables of the leaderboards among a page's recipes, as far as their data are there; return the pages.
 
     Raises:
         UserError: data are damaged.
@@ -103,7 +92,10 @@ def write_leaderboards(scale: str | None, results: Path) -> list[Path]:
         folder = results / at / name
         if catalog.recipes[name].measure != LEADERBOARD or not (folder / "data.csv").exists():
             continue
-        table, out = read_table(folder, catalog), folder_of(scale, results)
+        try:
+            table, out = leaderboard_table(pd.read_csv(folder / "data.csv"), catalog), folder_of(scale, results)
+        except (OSError, ValueError, KeyError) as error:
+            raise damaged(folder / "data.csv", error) from error
         atomic_write(out / f"{name}.csv", table.to_csv(index=False, float_format="%.6g"))
         about = {"title": catalog.recipes[name].title, "name": name, "folder": folder.relative_to(out).as_posix()}
         atomic_write(out / f"{name}.md", leaderboard_page(table, **about))

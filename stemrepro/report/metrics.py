@@ -1,7 +1,4 @@
-"""What `dvc metrics show` lists: one file per arm, so that its table has one line per arm.
-
-There are few enough columns for a terminal, and they say their units.
-"""
+"""What `dvc metrics show` lists: one file per arm, so that its table has one line per arm."""
 
 from pathlib import Path
 
@@ -16,6 +13,7 @@ from stemrepro.verdicts.contrast import Unmeasured
 METRICS = Path("metrics")
 GAP, LOSS, FLOPS, PARAMETERS = "gap (nats/token)", "loss (nats/token)", "kFLOPs/token", "parameters"
 REFERENCE = "dense"
+"""The arm that all others are compared with, at the same variant."""
 DIGITS = 4
 
 
@@ -29,40 +27,39 @@ def compared_arms(catalog: Catalog) -> list[str]:
     return [arm for arm in catalog.arms if arm in arms]
 
 
-def metrics_of(arm: ArmLosses, reference: ArmLosses, shaped: bool = False) -> dict[str, float]:
-    """Return the metrics of an arm.
+def gap(arm: ArmLosses, reference: ArmLosses, shaped: bool = False) -> float | None:
+    """Return by how much an arm's prose loss is below another's, the mean of differences seed by seed, as in a claim.
 
-    An arm has no losses where one of its runs diverged. It has no gap where a run of the reference diverged, or where
-    both arms follow different plans. The reference itself has no gap.
+    It is None where the other has no losses, one of their runs diverged, or they follow different plans.
 
     Args:
-        arm: the arm's losses.
-        reference: those of the arm that it is compared with.
         shaped: whether the arm has another shape, and so another width.
+    """
+    if not (reference.folder / "losses.csv").exists() or other_plan(arm.folder, reference.folder, shaped):
+        return None
+    try:
+        first, second = paired(reference, arm)
+        return float((first.loss("prose") - second.loss("prose")).mean())
+    except Unmeasured:
+        return None
 
-    Returns:
-        PARAMETERS: all parameters.
-        FLOPS: thousands of forward FLOPs per token.
-        LOSS: on prose, the mean over the seeds that the reference has too.
-        GAP: by how much that loss is below the reference, the mean of differences seed by seed, as in a claim.
+
+def metrics_of(arm: ArmLosses, reference: ArmLosses, shaped: bool = False) -> dict[str, float]:
+    """Return an arm's parameters, thousands of forward FLOPs per token, prose loss and gap; see `gap`.
+
+    The loss is the mean over the seeds that the reference has too; there is none where a run of the arm diverged.
     """
     costs = arm.summary
     metrics = {PARAMETERS: costs["parameters"]["total"], FLOPS: round(costs["forward_flops_per_token"] / 1000, 1)}
-    try:
-        metrics[LOSS] = float(arm.whole().loss("prose").mean())
-        if arm.folder != reference.folder and not other_plan(arm.folder, reference.folder, shaped):
-            first, second = paired(reference, arm)
-            metrics[LOSS] = float(second.loss("prose").mean())
-            metrics[GAP] = float((first.loss("prose") - second.loss("prose")).mean())
-    except Unmeasured:
-        pass
+    if not arm.diverged:
+        metrics[LOSS] = float(arm.loss("prose").mean())
+        if arm.folder != reference.folder and (below := gap(arm, reference, shaped)) is not None:
+            metrics |= {LOSS: float(paired(reference, arm)[1].loss("prose").mean()), GAP: below}
     return {name: round(value, DIGITS) for name, value in metrics.items()}
 
 
 def write_metrics(catalog: Catalog, scale: str, scores: Path, out: Path = METRICS) -> int:
-    """Write `out`/<scale>/<arm>.json for the arms of a scale that have scores, and return how many these are.
-
-    Files of other arms are removed.
+    """Write `out`/<scale>/<arm>.json for the arms of a scale that have scores, remove others; return how many it has.
 
     Raises:
         UserError: scores are damaged, or those of the reference are missing.

@@ -6,7 +6,6 @@ from stemrepro.measures.catalog import load
 
 VERDICTS = "verdicts.json"
 """File of results/<scale>/<recipe>/: its claims, measured and judged."""
-
 LEADERBOARD = "leaderboard"
 """Measure of recipes whose methods are ranked in a table next to the page."""
 
@@ -23,10 +22,8 @@ def scales_of(scale: str | None) -> tuple[str, ...]:
     return tuple(sorted(scales, key=lambda name: (name != scale, catalog.scales[name].named_only)))
 
 
-def shown(scale: str | None, results: Path, file: str = VERDICTS) -> list[tuple[str, str]]:
-    """Return the recipes of a page, each with the scale at which it was run.
-
-    These are the recipes of the page's own scale, and those of scales that share the page and have the file.
+def shown(scale: str | None, results: Path) -> list[tuple[str, str]]:
+    """Return the recipes of a page, each with its scale: those of its own scale, and of others that have verdicts.
 
     Raises:
         UserError: the scale is unknown.
@@ -36,7 +33,7 @@ def shown(scale: str | None, results: Path, file: str = VERDICTS) -> list[tuple[
         (name, at)
         for name in catalog.recipes
         for at in scales
-        if name in catalog.at(at).recipes and (at == scales[0] or (results / at / name / file).exists())
+        if name in catalog.at(at).recipes and (at == scales[0] or (results / at / name / VERDICTS).exists())
     ]
 
 

@@ -43,11 +43,7 @@ COLUMNS = (
 
 
 def every_row(scale: str | None, results: Path) -> list[dict]:
-    """Return all claims of a scale's page with their recipe, as far as they have verdicts.
-
-    Raises:
-        UserError: the scale is unknown, or verdicts are damaged.
-    """
+    """Return all claims of a scale's page, as far as they have verdicts; UserError where these are damaged."""
     return [
         row | {"recipe": name, "name": f"{name}/{row['claim']}", "id": f"{at}/{name}/{row['claim']}"}
         for name, at in shown(scale, results)
@@ -57,11 +53,7 @@ def every_row(scale: str | None, results: Path) -> list[dict]:
 
 
 def claims_table(scale: str | None, results: Path) -> str:
-    """Return claims.csv of a scale's page, one line per claim; spaces separate the items of lists.
-
-    Raises:
-        UserError: the scale is unknown, or verdicts are damaged.
-    """
+    """Return claims.csv of a scale's page, one line per claim; spaces separate the items of lists."""
     lines = []
     for row in every_row(scale, results):
         paper = row["paper"] or {}
@@ -83,24 +75,14 @@ def caption(name: str, recipe: Recipe, rows: list[dict]) -> str:
 
 
 def experiment(name: str, at: str, rows: list[dict], catalog: Catalog, results: Path) -> dict:
-    """Return what the pages show of a recipe.
-
-    Raises:
-        UserError: it has no verdicts or no figure.
-    """
+    """Return what the pages show of a recipe; UserError where it has no verdicts or no figure."""
     folder, recipe = results / at / name, catalog.recipes[name]
     for file in (VERDICTS, "figure.svg"):
         if not (folder / file).exists():
             raise UserError(f"{folder / file} is missing; 'make figures SCALE={at}' draws it from the scores")
     own = [row for row in rows if (row["recipe"], row["scale"]) == (name, at)]
-    return {
-        "name": name,
-        "recipe": recipe,
-        "scale": at,
-        "caption": caption(name, recipe, own),
-        "counted": counted(own),
-        "ranked": recipe.measure == LEADERBOARD,
-    }
+    told = {"caption": caption(name, recipe, own), "counted": counted(own), "ranked": recipe.measure == LEADERBOARD}
+    return {"name": name, "recipe": recipe, "scale": at} | told
 
 
 def two_test_sets(numbers: Paper) -> str:
@@ -140,14 +122,7 @@ def _way(start: Path, end: Path) -> str:
 
 
 def write_pages(results: Path, scale: str | None = None) -> Path:
-    """Write the pages of all published scales, or those of a scale with pages of its own.
-
-    Args:
-        results: the folder of all results.
-        scale: one that stands on the pages; None for the published ones.
-
-    Returns:
-        The folder of the pages.
+    """Write the pages of all published scales, or those of a scale with pages of its own; return their folder.
 
     Raises:
         UserError: the scale is unknown, a question names an unknown claim, or a recipe has no verdicts or no figure.

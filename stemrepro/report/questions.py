@@ -75,9 +75,7 @@ def answered(question: Question, rows: dict[str, list[dict]], catalog: Catalog, 
     """Return what a page shows of a question.
 
     Args:
-        question: to answer.
         rows: of verdicts.json, by recipe/claim; of several scales the first answers the question.
-        catalog: with every recipe.
         results: folder of all results.
 
     Returns:

@@ -17,22 +17,14 @@ from stemrepro.verdicts.contrast import Contrast
 def mean_row(panel: str, what: str, x: object, contrast: Contrast) -> dict:
     """Return a line of data.csv: a mean with its 95% interval and the number of its values."""
     low, high = contrast.interval(0.05)
-    return {
-        "panel": panel,
-        "what": what,
-        "x": x,
-        "value": contrast.mean,
-        "ci_low": low,
-        "ci_high": high,
-        "count": len(contrast.differences),
-    }
+    row = {"panel": panel, "what": what, "x": x, "value": contrast.mean}
+    return row | {"ci_low": low, "ci_high": high, "count": len(contrast.differences)}
 
 
 def run_inputs(inputs: Inputs, measure: Measure) -> dict:
-    """Return hashes of what a result follows from.
+    """Return hashes of what a result follows from: settings and data of the runs, their seeds, and counts in the text.
 
-    These are the settings and data of the runs, with the seeds of each arm, where another machine trained them, and the
-    counts in the text. Where nothing was trained, they are the paper's numbers and the published shapes.
+    Where nothing was trained, they are the paper's numbers and the published shapes.
     """
     summaries = {name: scores.summary for name, scores in measure.runs().items()}
     runs = {name: {key: summary[key] for key in ("params_hash", "seeds")} for name, summary in summaries.items()}
@@ -50,23 +42,16 @@ def run_inputs(inputs: Inputs, measure: Measure) -> dict:
 
 
 def save(
-    folder: Path,
-    scale: str,
-    figures: dict[str, Figure],
-    data: pd.DataFrame,
-    rows: list[dict],
-    inputs: dict,
+    folder: Path, scale: str, figures: dict[str, Figure], data: pd.DataFrame, rows: list[dict], inputs: dict,
     formats: tuple[str, ...] = (),
-) -> None:
+) -> None:  # fmt: skip
     """Write each figure as <name>.svg, data.csv, verdicts.json, and provenance.json where one of these has changed.
 
     Equal inputs give equal bytes.
 
     Args:
         folder: results/<scale>/<recipe>.
-        scale: whose runs these are.
-        figures: by name.
-        data: what the figures draw, as data.csv.
+        figures: by name; what they draw is `data`.
         rows: of verdicts.json.
         inputs: what `run_inputs` returns.
         formats: "pdf" and "png" as well; git holds neither.

@@ -40,13 +40,8 @@ BETTER, LESS = "better →", "← better"
 """Ends of an axis's label that say which way is better, also on an upright axis."""
 GAIN = f"loss below dense's\n(nats/token), {BETTER}"
 """Label of an axis with dense's loss less an arm's."""
-SOURCE_COLOUR = {
-    "speeches": HUES["blue"],
-    "bible": HUES["orange"],
-    "factbook": HUES["green"],
-    "glosses": HUES["purple"],
-    "hub": HUES["grey"],
-}
+SOURCE_HUES = {"speeches": "blue", "bible": "orange", "factbook": "green", "glosses": "purple", "hub": "grey"}
+SOURCE_COLOUR = {source: HUES[hue] for source, hue in SOURCE_HUES.items()}
 SOURCE_DASHES = dict(zip(SOURCE_COLOUR, (*DASHES, "-"), strict=True))
 
 
@@ -70,16 +65,9 @@ def use_style(arms: dict[str, Arm]) -> None:
 
 
 def look(arm: str, hollow: bool = False) -> dict:
-    """Return colour, marker and dashes of an arm, for `plot` and `errorbar`.
-
-    `hollow` is for a second measurement of the same.
-    """
-    return {
-        "color": ARM_COLOUR[arm],
-        "marker": ARM_MARKER[arm],
-        "ls": ARM_DASHES[arm],
-        "mfc": "white" if hollow else ARM_COLOUR[arm],
-    }
+    """Return an arm's look for `plot` and `errorbar`; `hollow` is for a second measurement of the same."""
+    colour = ARM_COLOUR[arm]
+    return {"color": colour, "marker": ARM_MARKER[arm], "ls": ARM_DASHES[arm], "mfc": "white" if hollow else colour}
 
 
 def sheet(
@@ -107,12 +95,7 @@ def _power(value: float, place: int | None = None) -> str:
 
 
 def doubling(axes: Axes, *names: str) -> None:
-    """Make axes logarithmic, with powers of two as ticks.
-
-    Args:
-        axes: a panel.
-        names: "x", "y".
-    """
+    """Make axes, "x" or "y", logarithmic, with powers of two as ticks."""
     for name in names:
         getattr(axes, f"set_{name}scale")("log", base=2)
         getattr(axes, f"{name}axis").set_major_formatter(_power)
@@ -128,14 +111,9 @@ def one_legend(figure: Figure, axes: list[Axes], columns: int) -> Legend:
 
 
 def error_bars(rows: pd.DataFrame | pd.Series, low: float = -np.inf, high: float = np.inf) -> np.ndarray:
-    """Return distances from values to interval ends, `[2]` or `[2, n]`, as matplotlib's yerr.
+    """Return distances from `value` to `ci_low` and `ci_high`, [2] or [2, n], as matplotlib's yerr.
 
-    They are 0 where one seed gives no interval.
-
-    Args:
-        rows: with value, ci_low and ci_high.
-        low: intervals are cut off below this, as shares can't be lower.
-        high: intervals are cut off above this.
+    They are 0 where one seed gives no interval. `low` and `high` cut intervals off, as of shares.
     """
     ends = rows["value"] - np.maximum(rows["ci_low"], low), np.minimum(rows["ci_high"], high) - rows["value"]
     return np.nan_to_num(np.array(ends, float))
@@ -160,10 +138,6 @@ def settle(figure: Figure) -> None:
 def render(figure: Figure, kind: str) -> bytes:
     """Return the figure as pdf, svg or png, without dates or versions in its bytes."""
     buffer = io.BytesIO()
-    metadata = {
-        "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
-        "svg": {"Date": None},
-        "png": {"Software": None},
-    }
-    figure.savefig(buffer, format=kind, metadata=metadata[kind])
+    dated = {"pdf": ("CreationDate", "Producer", "Creator"), "svg": ("Date",), "png": ("Software",)}
+    figure.savefig(buffer, format=kind, metadata=dict.fromkeys(dated[kind]))
     return buffer.getvalue()

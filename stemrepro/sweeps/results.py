@@ -1,6 +1,5 @@
-"""The results of a sweep: every trial, each arm's best settings, those at an end of what was searched, and figures."""
+"""The results of a sweep: every trial, each arm's best settings, and figures."""
 
-import math
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,13 +10,13 @@ import optuna
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.visualization import matplotlib as drawn
 
 from stemrepro.common.files import atomic_write
 from stemrepro.config.scale import TunedSettings
 from stemrepro.report.style import plt, render, settle, use_style
-from stemrepro.sweeps.spec import Range, Space, Sweep
+from stemrepro.sweeps.trials import Range, Space, Sweep
 
 END = 0.05
 """Share of a range, or of its logarithm where it is logarithmic, in which a best counts as at the end next to it."""
@@ -49,16 +48,11 @@ def best_settings(table: pd.DataFrame, space: Space) -> pd.DataFrame:
     at_edge = []
     for row in best.to_dict("records"):
         tried, ends = table[table["arm"] == row["arm"]], []
-        for key in fields(tried):
-            if not pd.api.types.is_numeric_dtype(tried[key]):
-                continue
-            values, at = space.get(key), row[key]
-            low, high, near = tried[key].min(), tried[key].max(), 0.0
-            if isinstance(values, Range):
-                low, high, near = values.low, values.high, END
-                if values.log:
-                    low, high, at = math.log(low), math.log(high), math.log(at)
-            share = (at - low) / (high - low)
+        for key in (key for key in fields(tried) if pd.api.types.is_numeric_dtype(tried[key])):
+            span, low, at, high = space.get(key), tried[key].min(), row[key], tried[key].max()
+            if is_range := isinstance(span, Range):
+                low, at, high = np.log([span.low, at, span.high]) if span.log else (span.low, at, span.high)
+            share, near = (at - low) / (high - low), END if is_range else 0.0
             ends += [f"{key} lowest"] if share <= near else [f"{key} highest"] if share >= 1 - near else []
         at_edge.append("; ".join(ends))
     return best.assign(at_edge=at_edge)
@@ -71,28 +65,20 @@ def tuned_lines(best: pd.DataFrame) -> list[str]:
     return [f"  {row['arm']}: {{{', '.join(f'{key}: {row[key]}' for key in keys)}}}" for row in texts]
 
 
-def study_of(rows: pd.DataFrame, space: Space, value: str, name: str) -> optuna.Study:
-    """Return rows of `ended` as a study in memory, with one of their losses as the value."""
-    study = optuna.create_study(study_name=name)
-    spans: dict[str, BaseDistribution] = {}
-    for key in fields(rows):
-        if isinstance(span := space.get(key), Range):
-            spans[key] = FloatDistribution(span.low, span.high, log=span.log)
-        else:
-            spans[key] = CategoricalDistribution(sorted(rows[key].unique().tolist()))
+def study_of(rows: pd.DataFrame, space: Space) -> optuna.Study:
+    """Return rows of `ended` as a study in memory, by their loss above the best of their arm."""
+    spans = {key: CategoricalDistribution(sorted(rows[key].unique().tolist())) for key in fields(rows)}
+    ranges = {key: span for key, span in space.items() if key in spans and isinstance(span, Range)}
+    spans |= {key: FloatDistribution(**span.model_dump()) for key, span in ranges.items()}
+    study = optuna.create_study(study_name="all")
     for row in rows.to_dict("records"):
         params = {key: row[key] for key in spans}
-        study.add_trial(optuna.trial.create_trial(params=params, distributions=spans, value=row[value]))
+        study.add_trial(optuna.trial.create_trial(params=params, distributions=spans, value=row["excess"]))
     return study
 
 
 def figures(sweep: Sweep, table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
-    """Draw the figures of a sweep, each with its name; none where nothing ended.
-
-    The first has the loss against the learning rate, a panel an arm. The others are Optuna's: of two fields or more
-    parallel coordinates and importances, by the loss above the best of the arm; the history of a search of 10 arms at
-    most, which are its colours.
-    """
+    """Draw the loss against the learning rate by arm; of more fields Optuna's parallel coordinates and importances."""
     if (rows := ended(table)).empty:
         return
     kind = {"kind": "line", "errorbar": None} if len(fields(rows)) < 2 else {"kind": "scatter"}
@@ -105,13 +91,10 @@ def figures(sweep: Sweep, table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
         axes.xaxis.set_major_formatter("{x:g}")
     yield "figure", grid.figure
     if len(fields(rows)) > 1 and rows["excess"].nunique() > 1:
-        study = study_of(rows, sweep.space, "excess", "all")
+        study = study_of(rows, sweep.space)
         yield "parallel", drawn.plot_parallel_coordinate(study).figure
         evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=0.25)
         yield "importances", drawn.plot_param_importances(study, evaluator).figure
-    if sweep.sampler == "tpe" and "number" in table and rows["arm"].nunique() <= 10:
-        arms = [study_of(of_arm, sweep.space, "prose", arm) for arm, of_arm in rows.groupby("arm", sort=False)]
-        yield "history", drawn.plot_optimization_history(arms).figure
 
 
 def write_results(sweep: Sweep, table: pd.DataFrame, folder: Path) -> pd.DataFrame:

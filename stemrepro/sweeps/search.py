@@ -1,14 +1,11 @@
 """Sweeps by Optuna: grids and open searches over arms and their fields, by several processes on one database.
 
-A trial is one run, trained like any other into sweeps/<scale>/<sweep>/runs/<settings>/ and scored on the tune split,
-which no recipe uses. So a trial that was killed resumes, and settings that come up twice are trained once.
-
-Each arm has a study in sweeps/<scale>/<sweep>/study.db, or in the database that OPTUNA_STORAGE names. The study's name
-has a hash of the code, text and settings that its trials share: where one of them is another the arm begins anew, and
-the results of before stay in the database.
+A trial is one run, trained like any other into sweeps/<scale>/<sweep>/runs/<settings>/ and scored on the tune split. So
+a trial that was killed resumes, and settings that come up twice are trained once. Each arm has a study in
+sweeps/<scale>/<sweep>/study.db, or in the database that OPTUNA_STORAGE names. The study's name has a hash of the code,
+text and settings that its trials share: where one of them is another the arm begins anew.
 """
 
-import math
 import os
 import time
 import warnings
@@ -17,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import optuna
 import pandas as pd
 from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
@@ -31,18 +29,13 @@ from stemrepro.common.progress import bar
 from stemrepro.common.provenance import commit, provenance
 from stemrepro.common.stopping import started
 from stemrepro.config.catalog import Catalog
-from stemrepro.sweeps.spec import Space, Sweep, read_sweep
-from stemrepro.sweeps.trials import counting, first_points, objective, space_of, suggested
+from stemrepro.sweeps.trials import Space, Sweep, counting, first_points, objective, read_sweep, space_of, suggested
 
 warnings.filterwarnings("ignore", category=ExperimentalWarning)  # heartbeats and retries are marked so
 optuna.logging.set_verbosity(optuna.logging.ERROR)  # a failure is one sentence, without a traceback
 
 HEARTBEAT = 20
 """Seconds between a worker's signs of life; a trial whose worker missed three of them is queued again."""
-
-
-class NotAsked(Exception):
-    """A trial of a grid for none of its points: another worker took the last one, or the file lacks it now."""
 
 
 @dataclass(frozen=True)
@@ -71,22 +64,20 @@ class ArmStudy:
 
     def queue(self) -> None:
         """Queue the points that never were, and those of which all trials failed."""
-        failed = [trial.user_attrs.get("point") for trial in self.having(TrialState.FAIL)]
-        others = [trial.user_attrs.get("point") for trial in self.having(*set(TrialState) - {TrialState.FAIL})]
+        known = [(trial.state == TrialState.FAIL, trial.user_attrs.get("point")) for trial in self.having(*TrialState)]
         for point in self.points:
-            skip = point in others or point not in failed
-            self.study.enqueue_trial(point, user_attrs={"point": point}, skip_if_exists=skip)
+            again = (True, point) in known and (False, point) not in known
+            self.study.enqueue_trial(point, user_attrs={"point": point}, skip_if_exists=not again)
 
     def work(self, call: Callable[[optuna.Trial, dict], float]) -> None:
-        """Run what is queued, or a search until the trials that ended or run are enough.
+        """Run what is queued, or a search until the trials that ended or run are enough; `call` returns their losses.
 
-        Args:
-            call: returns the loss of a trial and its values; a UserError of it fails the trial, and ends a search.
+        A UserError of it fails the trial, and ends a search.
         """
 
         def run(trial: optuna.Trial) -> float:
             if not self.trials and trial.user_attrs.get("point") not in self.points:
-                raise NotAsked
+                raise UserError("another worker took the last point, or the file lacks it now")
             try:
                 return call(trial, {"arm": self.arm} | suggested(trial, self.space, not self.trials))
             except UserError as error:
@@ -99,7 +90,7 @@ class ArmStudy:
             if taken >= self.trials if self.trials else not self.having(TrialState.WAITING):
                 return
             try:
-                self.study.optimize(run, n_trials=1, catch=() if self.trials else (UserError, NotAsked))
+                self.study.optimize(run, n_trials=1, catch=() if self.trials else UserError)
             except (UpdateFinishedTrialError, ValueError) as error:
                 # A worker that was suspended goes on with another trial: its own was failed, and queued again.
                 if isinstance(error, ValueError) and not str(error).startswith("Cannot tell a FAIL trial"):
@@ -115,31 +106,23 @@ def open_studies(
         UserError: an unknown arm, a field that an arm can't have, or a database that can't be opened.
     """
     server, studies = os.environ.get("OPTUNA_STORAGE"), []
+    address = server or f"sqlite:///{out / 'study.db'}"
     spaces = {arm: space_of(arm, sweep.space, catalog, scale) for arm in sweep.space["arm"]}
     out.mkdir(parents=True, exist_ok=True)
     try:
         storage = RDBStorage(
-            server or f"sqlite:///{out / 'study.db'}",
-            engine_kwargs={} if server else {"connect_args": {"timeout": 60}},
-            heartbeat_interval=HEARTBEAT,
-            grace_period=3 * HEARTBEAT,
-            heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=3),
-        )
+            address, {} if server else {"connect_args": {"timeout": 60}}, heartbeat_interval=HEARTBEAT,
+            grace_period=3 * HEARTBEAT, heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=3),
+        )  # fmt: skip
     except Exception as error:  # of SQLAlchemy, of a driver, or of one that is missing
-        raise UserError(
-            f"{server or out / 'study.db'} can't be opened: {' '.join(str(error).split())[:200]}"
-        ) from error
+        raise UserError(f"{address} can't be opened: {' '.join(str(error).split())[:200]}") from error
     for arm, space in spaces.items():
-        study = optuna.create_study(
-            study_name=f"{scale}/{name}@{arm}-{counting(arm, sweep, space, catalog, scale, data)}",
-            storage=storage,
-            pruner=optuna.pruners.MedianPruner(n_startup_trials=4),
-            load_if_exists=True,
-        )
+        title = f"{scale}/{name}@{arm}-{counting(arm, sweep, space, catalog, scale, data)}"
+        pruner = optuna.pruners.MedianPruner(n_startup_trials=4)
+        study = optuna.create_study(storage=storage, pruner=pruner, study_name=title, load_if_exists=True)
         seed = 1000 * len(study.get_trials(deepcopy=False)) + worker  # what resumes draws nothing twice
         study.sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True, multivariate=True)
-        points = first_points(sweep, space, catalog.scale(scale))
-        studies.append(ArmStudy(arm, study, space, points, sweep.trials))
+        studies.append(ArmStudy(arm, study, space, first_points(sweep, space, catalog.scale(scale)), sweep.trials))
     return studies
 
 
@@ -147,19 +130,17 @@ def table_of(studies: list[ArmStudy]) -> pd.DataFrame:
     """Return the trials: of a search the number, fields, prose loss on the tune split, and how each ended.
 
     Raises:
-        UserError: some are missing; the best of the others may not be the best.
+        UserError: some are missing: the best of the others may not be the best.
     """
     if left := sum(one.left() for one in studies):
         failed = [trial for one in studies for trial in one.having(TrialState.FAIL)]
         why = sorted({trial.user_attrs["error"] for trial in failed if "error" in trial.user_attrs})
         words = f" ({'; '.join(why)})" if why else ""
         raise UserError(f"{left} trials have no result{words}; start the sweep again: what is done is kept")
-    rows = []
-    for trial in (trial for one in studies for trial in one.ended()):
-        ended = "complete" if math.isfinite(trial.value) else "diverged"
-        state = {"prose": trial.value, "state": "pruned" if trial.state == TrialState.PRUNED else ended}
-        rows.append({"number": trial.number} | trial.user_attrs["settings"] | state)
-    table = pd.DataFrame(rows)
+    trials = [trial for one in studies for trial in one.ended()]
+    table = pd.DataFrame([{"number": one.number} | one.user_attrs["settings"] | {"prose": one.value} for one in trials])
+    ended = np.where(np.isfinite(table["prose"]), "complete", "diverged")
+    table["state"] = np.where([one.state == TrialState.PRUNED for one in trials], "pruned", ended)
     if not studies[0].trials:  # the order of a grid's trials means nothing, and depends on kills
         table = table.drop(columns="number").sort_values([*table.columns[1:-2]], ignore_index=True)
     return table.drop_duplicates(table.columns.difference(["number", "prose"]), ignore_index=True)
@@ -168,12 +149,7 @@ def table_of(studies: list[ArmStudy]) -> pd.DataFrame:
 def run_sweep(
     file: Path, catalog: Catalog, scale: str, data: Path, results: Path, number: int, worker: int, console: Console
 ) -> None:
-    """Run what is left of a sweep, then write its results.
-
-    Args:
-        data: token blocks.
-        results: `results`/<scale>/sweeps/<name>/ gets data.csv, best.csv and figures.
-        number: processes; `worker` is this one's number, and the first coordinates.
+    """Run what is left of a sweep by so many processes; `worker` 0 then writes `results`/<scale>/sweeps/<name>/.
 
     Raises:
         UserError: a mistake in the file, missing data, trials without a result.
@@ -215,8 +191,9 @@ def run_sweep(
     table = table_of(studies)
     from stemrepro.sweeps.results import tuned_lines, write_results  # takes seconds, which other workers save
 
+    folder = results / scale / "sweeps" / name
     with locked(out):
-        best = write_results(sweep, table, results / scale / "sweeps" / name)
-        write_json(results / scale / "sweeps" / name / "provenance.json", provenance() | {"trials": len(table)})
+        best = write_results(sweep, table, folder)
+        write_json(folder / "provenance.json", provenance() | {"trials": len(table)})
     lines = [f"for 'tuned' of recipes/scales/{scale}.yaml:", *tuned_lines(best)]
     console.print(best.to_string(index=False), *lines, sep="\n", highlight=False, soft_wrap=True)

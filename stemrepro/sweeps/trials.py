@@ -1,17 +1,19 @@
-"""A trial of a sweep: one run, trained like any other and scored on the tune split, which no recipe uses."""
+"""Sweeps as data, and their trials: runs, trained like any other and scored on the tune split, which no recipe uses."""
 
 import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
 import optuna
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.files import digest, locked
 from stemrepro.common.paths import RECIPES
-from stemrepro.common.yaml_records import parse
+from stemrepro.common.yaml_records import Name, Strict, parse, read_yaml
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import Arm, run_settings
 from stemrepro.config.catalog import Catalog
@@ -19,8 +21,73 @@ from stemrepro.config.scale import Scale, Variant
 from stemrepro.config.sources import prose
 from stemrepro.data.integrity import read_index, verified_hash
 from stemrepro.model.cost import row_elements
-from stemrepro.sweeps.spec import ARM_FIELDS, MODEL_FIELDS, TRAINING_FIELDS, Range, Space, Sweep
 from stemrepro.training.run import Run
+
+ARM_FIELDS = {"table_rate_factor": 1.0, "table_decay_factor": 1.0, "table_init": "xavier", "placement": "none"}
+"""Fields of an arm that a sweep may set, and what an arm without tables has in their place."""
+MODEL_FIELDS = ("embedding_std", "head_std")
+TRAINING_FIELDS = ("embedding_rate_factor", "embedding_decay_factor", "warmup")
+"""Fields of a scale's model and training that a sweep may set."""
+KEYS = ("arm", "seed", "learning_rate", *ARM_FIELDS, *MODEL_FIELDS, *TRAINING_FIELDS)
+
+
+class Range(Strict):
+    """An interval to search in."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Range":
+        if not self.low < self.high or (self.log and self.low <= 0):
+            raise ValueError(f"{self.low:g} to {self.high:g} is no range{' of a logarithm' * self.log}")
+        return self
+
+
+Values = Annotated[
+    Annotated[tuple[float | int | str, ...], Field(min_length=1), Tag("list")] | Annotated[Range, Tag("range")],
+    Discriminator(lambda value: "range" if isinstance(value, dict | Range) else "list"),
+]
+Space = dict[Literal[KEYS], Values]
+
+
+class Sweep(Strict):
+    """One file of recipes/sweeps/."""
+
+    title: str
+    sampler: Literal["grid", "tpe"]
+    space: Space
+    variant: Name = Field(MAIN, description="of recipes/variants.yaml, at which its runs are; else the scale itself")
+    trials: int | None = Field(None, gt=0, description="runs of an open search, for each arm")
+    first: dict[str, tuple[float, ...]] = Field(
+        {}, description="a coarse grid with which an open search begins; fields that it leaves out are the scale's"
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Sweep":
+        ranges = {key: values for key, values in self.space.items() if isinstance(values, Range)}
+        if not {"arm", "seed"} <= self.space.keys() - ranges or "learning_rate" not in self.space:
+            raise ValueError("space needs a list of arms, one of seeds, and 'learning_rate'")
+        if not all(type(seed) is int and seed >= 0 for seed in self.space["seed"]):
+            raise ValueError(f"seeds are whole numbers from 0 on (got {self.space['seed']})")
+        rates = self.space["learning_rate"]
+        lows = [rates.low] if isinstance(rates, Range) else rates
+        if not all(type(rate) in (int, float) and rate > 0 for rate in lows):
+            raise ValueError(f"learning_rate must be above 0 (got {rates})")
+        if (self.sampler == "grid") != (self.trials is None) or (self.sampler == "grid" and ranges):
+            raise ValueError("a grid needs lists and has as many trials as points; an open search (tpe) needs `trials`")
+        for key, values in self.first.items():
+            if key not in ranges or not all(ranges[key].low <= value <= ranges[key].high for value in values):
+                raise ValueError(f"first: '{key}' {list(values)} must lie in a range of the space")
+        if self.first and math.prod(map(len, self.first.values())) > (self.trials or 0):
+            raise ValueError("first: it has more points than the search has trials")
+        return self
+
+
+def read_sweep(path: Path) -> Sweep:
+    """Read a sweep file; UserError names what is wrong in it."""
+    return parse(Sweep, read_yaml(path), path)
 
 
 def numeric(values: tuple) -> bool:
@@ -31,27 +98,22 @@ def numeric(values: tuple) -> bool:
 def suggested(trial: optuna.Trial, space: Space, grid: bool) -> dict:
     """Return a value for every key of the space.
 
-    A grid's points are queued, and nothing else of it is run: its numbers may become more within a study, which
-    Optuna's lists can't.
+    A grid's points are queued: its numbers may become more within a study, which Optuna's lists can't.
     """
     chosen = {}
     for key, values in space.items():
         if isinstance(values, Range):
             chosen[key] = trial.suggest_float(key, values.low, values.high, log=values.log)
-        elif not grid or not numeric(values):
-            chosen[key] = trial.suggest_categorical(key, sorted(values))
-        else:
+        elif grid and numeric(values):
             suggest = trial.suggest_int if key == "seed" else trial.suggest_float
             chosen[key] = suggest(key, min(values), max(values))
+        else:
+            chosen[key] = trial.suggest_categorical(key, sorted(values))
     return chosen
 
 
 def space_of(arm: str, space: Space, catalog: Catalog, scale: str) -> Space:
-    """Return the space of one arm; one without tables has no fields of tables.
-
-    Raises:
-        UserError: an unknown arm.
-    """
+    """Return the space of one arm; one without tables has no fields of tables. UserError for an unknown arm."""
     if arm not in catalog.arms:
         raise unknown("arm", arm, catalog.arms, "recipes/arms.yaml")
     model, _ = run_settings(Address(MAIN, arm), catalog.arms[arm], Variant(), catalog.scale(scale))
@@ -84,11 +146,7 @@ def first_points(sweep: Sweep, space: Space, scale: Scale) -> list[dict]:
 
 
 def run_of(values: dict, catalog: Catalog, scale_name: str, data: Path, out: Path, at: str = MAIN) -> Run:
-    """Return the run of some settings.
-
-    Raises:
-        UserError: an unknown variant, or a field that the arm can't have.
-    """
+    """Return the run of some settings; UserError for an unknown variant, or a field that the arm can't have."""
     scale, name = catalog.scale(scale_name), values["arm"]
     parts = {
         part: getattr(scale, part).model_copy(update={key: values[key] for key in keys if key in values})
@@ -110,9 +168,9 @@ def run_of(values: dict, catalog: Catalog, scale_name: str, data: Path, out: Pat
 
 
 def counting(arm: str, sweep: Sweep, space: Space, catalog: Catalog, scale: str, data: Path) -> str:
-    """Return the hash of all that trials of an arm share: code, text, settings and scoring.
+    """Return the hash of all that trials of an arm share: code, text, settings, scoring, a search's space.
 
-    Optuna learns from all trials of a search, whose space counts too. A grid may get more numbers.
+    A grid may get more numbers.
     """
     base = {"arm": arm, "seed": 0, "learning_rate": catalog.scale(scale).learning_rate}
     places = [{"placement": place} for place in ("third", "half", "full")] if "placement" in space else [{}]
@@ -136,7 +194,6 @@ def objective(
         report: called with the share of its training that is done.
 
     Raises:
-        UserError: the text isn't the one that was written.
         optuna.TrialPruned: in an open search its loss at an evaluation was above the median of the trials before it.
     """
     import torch

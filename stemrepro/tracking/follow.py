@@ -10,14 +10,12 @@ SECONDS = 30.0
 
 @contextmanager
 def followed(scale: str, names: list[str]) -> Iterator[None]:
-    """Track addresses, by their names, every half minute of the body, and once after it.
-
-    An error of MLflow at the end is a line on stderr; none reaches the body.
-    """
+    """Track addresses, by their names, every half minute and after the body; an error then is a line on stderr."""
     over = threading.Event()
 
     def follow() -> None:
-        while True:
+        last = False
+        while not last:
             last = over.wait(SECONDS)
             try:
                 from stemrepro.measures.catalog import load
@@ -27,8 +25,6 @@ def followed(scale: str, names: list[str]) -> Iterator[None]:
             except Exception as error:
                 if last:  # else it may be gone the next time
                     print(f"stemrepro: MLflow is not up to date: {error}", file=sys.stderr)
-            if last:
-                return
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()

@@ -1,8 +1,7 @@
 """MLflow's view of a scale: a run for each run folder with its curves, and a summary of each arm that was scored.
 
-The command that waits for training processes logs for them: as they end, and every half minute before. So training
-imports no MLflow, waits for no database, and no two processes write to one SQLite file. The id of a run's MLflow run
-is in its folder: what was resumed goes on there.
+The command that waits for training processes logs for them, so that no two write to one SQLite file. The id of a run's
+MLflow run is in its folder: what was resumed goes on there.
 """
 
 import logging
@@ -17,6 +16,7 @@ os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 
+import numpy as np
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
@@ -26,32 +26,24 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest, flat, locked
 from stemrepro.common.paths import RUNS, SCORES
 from stemrepro.config.address import MAIN, Address
+from stemrepro.config.arm import changes_width
 from stemrepro.config.catalog import Catalog
-from stemrepro.tracking.arm import REFERENCE, summary_of
+from stemrepro.measures.items import ArmItems
+from stemrepro.measures.losses import ArmLosses
+from stemrepro.report.metrics import REFERENCE, gap
 from stemrepro.tracking.server import tracking_uri
 from stemrepro.training.run_folder import read_config, read_metrics
 
 ID = "mlflow_run_id"
 """File of a run folder."""
-MOST = 1000
-"""Metrics of one request to MLflow."""
-
-
-def ended(folder: Path) -> tuple[str, int] | None:
-    """Return MLflow's status of a run that ended, and when it did (ms); else None. A run that diverged failed."""
-    for name, status in (("weights.safetensors", "FINISHED"), ("diverged.json", "FAILED")):
-        if (folder / name).exists():
-            return status, int((folder / name).stat().st_mtime * 1000)
-    return None
+ENDS = {"weights.safetensors": "FINISHED", "diverged.json": "FAILED"}
+"""Files of a run that ended, and what MLflow calls it."""
 
 
 def log_run(client: MlflowClient, experiment: str, known: dict[str, Run], folder: Path) -> None:
-    """Log what MLflow lacks of a run folder: the run itself with its settings, rows of its evaluations, its end.
-
-    Args:
-        known: the experiment's runs by id.
-    """
-    settings, file, end = read_config(folder), folder / ID, ended(folder)
+    """Log what MLflow lacks of a run folder: the run itself with its settings, rows of its evaluations, its end."""
+    settings, file = read_config(folder), folder / ID
+    ends = [(folder / name, status) for name, status in ENDS.items() if (folder / name).exists()]  # before the rows
     run = known.get(file.read_text(encoding="utf-8")) if file.exists() else None
     if run is None or run.data.tags.get("settings") != settings.hash:
         tags = {"kind": "run", "arm": settings.arm, "variant": settings.variant, "seed": str(settings.seed)}
@@ -70,12 +62,41 @@ def log_run(client: MlflowClient, experiment: str, known: dict[str, Run], folder
             values |= {f"loss_curve/{source}": loss for source, loss in row["validation"].items()}
             last = row["step"]
             metrics += [Metric(name, value, run.info.start_time + last, last) for name, value in values.items()]
-    for begin in range(0, len(metrics), MOST):
-        client.log_batch(run.info.run_id, metrics[begin : begin + MOST])
+    for begin in range(0, len(metrics), 1000):  # MLflow takes no more at once
+        client.log_batch(run.info.run_id, metrics[begin : begin + 1000])
     if last:
         client.set_tag(run.info.run_id, "step", last)
-    if end:
-        client.set_terminated(run.info.run_id, *end)
+    for path, status in ends[:1]:
+        client.set_terminated(run.info.run_id, status, int(path.stat().st_mtime * 1000))
+
+
+def summary_of(catalog: Catalog, scale: str, scores: Path, address: Address) -> tuple[dict[str, float], dict[str, str]]:
+    """Return the metrics of an arm with losses (below `scores`, scores/<scale>), means over seeds, and its tags.
+
+    Losses are in nats per token, accuracies in %; of other settings than those of the losses these are left out.
+    """
+    arm = ArmLosses(scores / "losses" / address.path)
+    by_seed = {f"final/{mix}_loss": arm.loss(mix).to_numpy() for mix in ("prose", "all") if arm.scored}
+    for recipe in (recipe for recipe in catalog.recipes.values() if recipe.tasks):
+        items = ArmItems(scores / "benchmarks" / address.path, recipe)
+        path = items.folder / "summary.json"
+        if path.exists() and items.summary["params_hash"] == arm.summary["params_hash"]:
+            groups = {f"final/{group}_accuracy": group for group in recipe.groups}
+            for name, group in (groups | {f"tasks/{task}": task for task in recipe.tasks}).items():
+                by_seed[name] = items.sample("accuracy", group).by_seed
+    metrics = {name: float(np.mean(values)) for name, values in by_seed.items() if np.isfinite(values).all()}
+    varied = {name.split("/")[1]: np.std(by_seed[name], ddof=1) for name in metrics if len(by_seed[name]) > 1}
+    metrics |= {f"variation_over_seeds/{name}": float(value) for name, value in varied.items()}
+    counts = {f"{kind}_parameters": arm.summary["parameters"][kind] for kind in ("active", "tables", "total")}
+    counts |= {"flops_per_token": arm.summary["forward_flops_per_token"]}
+    metrics |= {f"model/{name}": float(value) for name, value in counts.items()}
+    track = catalog.variant(address.variant).track or catalog.scale(scale).model.track
+    dense, shaped = arm.folder.with_name(REFERENCE), changes_width(track, catalog.arms[address.arm])
+    if arm.scored and (lead := gap(arm, ArmLosses(dense), shaped)) is not None:
+        metrics["final/prose_gap"] = lead
+    names = ", ".join(name for name, recipe in catalog.recipes.items() if address in recipe.wanted())
+    tags = {"arm": address.arm, "variant": address.variant, "seeds": str(len(arm.scored)), "recipes": names}
+    return {name: round(value, 6) for name, value in metrics.items()}, tags
 
 
 def log_arm(
@@ -98,24 +119,18 @@ def log_arm(
 
 
 def track(scale: str, catalog: Catalog, names: Sequence[str] = ()) -> tuple[str, int, int]:
-    """Bring MLflow up to date with the run folders and scores of a scale, all or those of some addresses.
+    """Bring MLflow up to date with run folders and scores of a scale, all or those of some addresses.
 
-    Returns:
-        The experiment's id, and how many arms and runs it has now of these.
-
-    Raises:
-        UserError: MLflow can't be used, or a run folder is damaged.
+    Returns the experiment's id, and how many arms and runs it has now of these. UserError where MLflow can't be used,
+    or a run folder is damaged.
     """
     for library in ("alembic", "mlflow"):
         logging.getLogger(library).setLevel(logging.ERROR)
     title = os.environ.get("MLFLOW_EXPERIMENT_NAME") or f"stemrepro {scale}"
     folders = [path.parent for path in sorted((RUNS / scale).glob("*/*/seed*/config.yaml"))]
     scored = [path.parent for path in sorted((SCORES / scale / "losses").glob("*/*/losses.csv"))]
-    trained = {folder: Address(*folder.parts[-3:-1]) for folder in folders}
-    arms = [Address(*folder.parts[-2:]) for folder in scored]
-    if names:
-        trained = {folder: address for folder, address in trained.items() if str(address) in names}
-        arms = [address for address in arms if str(address) in names]
+    trained = {folder: at for folder in folders if str(at := Address(*folder.parts[-3:-1])) in names or not names}
+    arms = [at for folder in scored if str(at := Address(*folder.parts[-2:])) in names or not names]
     try:
         with locked(RUNS):  # two commands would both make the database, and a run that is missing
             client = MlflowClient(tracking_uri())
@@ -128,8 +143,6 @@ def track(scale: str, catalog: Catalog, names: Sequence[str] = ()) -> tuple[str,
                 if address.arm in catalog.arms and address.variant in (MAIN, *catalog.variants):
                     log_arm(client, experiment, known, address, catalog, scale)
     except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise UserError(
-            f"MLflow at {tracking_uri()} can't be used ({reason}); it may be deleted, and is made anew"
-        ) from error
+        why = f"can't be used ({' '.join(str(error).split())[:200]}); it may be deleted, and is made anew"
+        raise UserError(f"MLflow at {tracking_uri()} {why}") from error
     return experiment, len({*arms, *trained.values()}), len(trained)

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -94,19 +93,6 @@ def test_what_dvc_will_refuse_is_told_before_the_work(project, monkeypatch):
         "stemrepro: DVC needs a git repository here: git init -q && git add -A && git commit -qm stemrepro",
         "stemrepro: DVC refuses runs/, which is a link; docs/howto.md says how another disk is used",
     ]
-
-
-def test_a_port_that_is_taken_is_told_before_an_address_is_printed(project, monkeypatch):
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        port = other.getsockname()[1]
-        done = run("track", "--scale", "tiny", "--port", str(port))
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert re.fullmatch(
-        rf"stemrepro: nothing can be served at port {port} \(.*\); choose another: make ui PORT=\d+\n", done.stderr
-    )
 
 
 @pytest.mark.parametrize(

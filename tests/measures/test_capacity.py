@@ -15,16 +15,10 @@ def write(folder, arm, shares, seeds=(0, 1, 2)):
         place, bits = folder / "capacity" / variant / arm, 7680 * factor
         write_summary(place, len(seeds))
         rows = [
-            {
-                "seed": seed,
-                "people": 384 * factor,
-                "facts": 1536 * factor,
-                "bits": bits,
-                "known": share * bits + seed,
-                "first": 0.5,
-            }
+            {"seed": seed, "people": 384 * factor, "facts": 1536 * factor, "bits": bits, "known": share * bits + seed,
+             "first": 0.5}
             for seed in seeds
-        ]
+        ]  # fmt: skip
         pd.DataFrame(rows).to_csv(place / "capacity.csv", index=False)
 
 
@@ -50,22 +44,10 @@ def test_ratios_are_doublings_over_counted_costs(measure):
         np.testing.assert_allclose(differences, expected, atol=1e-3)
 
 
-def test_less_than_a_bit_has_no_ratio(measure, tmp_path):
-    write(tmp_path, "dense", (0.9, 0.5, -0.1))
-    measure.arms["dense"]["main"].__dict__.pop("frame", None)
-    assert np.isnan(measure.contrast("stem-full", "dense", "total").differences).all()
-
-
 def test_preconditions(measure, catalog, tmp_path):
     assert measure.untestable("known", "dense-learns") is None
     assert measure.untestable("known", "dense-is-full") is None
     write(tmp_path / "other", "dense", (0.3, 0.9, 0.95))
     other = Capacity(Inputs("knowledge_capacity", catalog, "capacity", tmp_path / "other"))
-    assert (
-        other.untestable("known", "dense-learns")
-        == "dense knows 29.2 to 31.1% (95%) of the bits of the fewest people; 50 are needed"
-    )
-    assert (
-        other.untestable("known", "dense-is-full")
-        == "dense knows 94.8 to 95.1% (95%) of the bits of the most people, so that its capacity isn't reached"
-    )
+    assert other.untestable("known", "dense-learns").startswith("dense knows 29.2 to 31.1% (95%) of the bits")
+    assert other.untestable("known", "dense-is-full").startswith("dense knows 94.8 to 95.1% (95%) of the bits")

@@ -4,39 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from stemrepro.config.catalog import Catalog
 from stemrepro.config.scale import TunedSettings
-from stemrepro.measures.comparison import OFFICIAL_INIT, OWN_RATES, ComparedArm, Comparison, read_arms
-from stemrepro.measures.inputs import Inputs
+from stemrepro.measures.comparison import OFFICIAL_INIT, OWN_RATES, ComparedArm, Comparison
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.verdicts.contrast import Unmeasured
 from tests.made_up import made, write_arm
 
 BASE, OTHER = ArmLosses(Path("scores/x/losses/main/base")), ArmLosses(Path("scores/x/losses/own-rate/arm"))
-
-
-def read(catalog: Catalog, recipe: str) -> dict[str, ComparedArm]:
-    return read_arms(Inputs(recipe, catalog, "laptop", Path("scores/x")))
-
-
-def test_a_recipe_reads_its_arms_where_it_compares_them(catalog):
-    stem = read(catalog, "table_design")["stem-full"]
-    assert stem.losses.folder == Path("scores/x/losses/half/stem-full")
-    assert {variant: losses.folder for variant, losses in stem.variants.items()} == {
-        "half-own-rate": Path("scores/x/losses/half-own-rate/stem-full"),
-        "half-official-start": Path("scores/x/losses/half-official-start/stem-full"),
-        "half-vocab-4": Path("scores/x/losses/half-vocab-4/stem-full"),
-    }
-    ladder = read(catalog, "token_ladder")["stem-full"]
-    assert ladder.losses.folder == Path("scores/x/losses/main/stem-full")
-    assert list(ladder.variants) == list(catalog.recipes["token_ladder"].variants)
-    assert read(catalog, "ablation_graveyard")["blend"].losses.count == 3
-    assert read(catalog, "validation_loss")["stem-half"].losses.count == 5
-
-
-def test_runs_name_variants(catalog):
-    arms = {"dense": ComparedArm(BASE, variants={"rate-16": OTHER})}
-    assert list(made(Comparison, catalog, "validation_loss", arms).runs()) == ["dense", "dense@rate-16"]
 
 
 BEST = {
@@ -99,24 +73,6 @@ def test_a_setting_is_that_of_the_bases_budget(catalog, arms):
         assert [measure.at(setting, "dense") for setting in (OWN_RATES, OFFICIAL_INIT)] == [wanted, wanted]
 
 
-def test_costs_are_multiples_of_denses(catalog, arms, tmp_path):
-    arms["wide"] = write_arm(tmp_path / "wide", [3.0, 3.0, 3.0], flops=25.0)
-    arms["wide"].summary["parameters"] = {"total": 20}
-    assert made(Comparison, catalog, "ablation_graveyard", arms).cost("wide") == {"FLOPs": 2.5, "parameters": 4.0}
-
-
-def test_without_a_best_rate_an_arm_has_none_of_its_own(catalog, arms):
-    """A variant of own rates then trained at the common one."""
-    at = arms["dense"]
-    scores = {name: ComparedArm(arms[name], variants={"own-rate": at}) for name in ("dense", "stem-full")}
-    tuned = {"dense": TunedSettings(learning_rate=0.1), "stem-full": TunedSettings(learning_rate=0.2)}
-    measure = made(Comparison, catalog, "ablation_graveyard", scores, tuned=tuned)
-    assert measure.own("dense", "stem-full", "prose")
-    del tuned["dense"]
-    measure = made(Comparison, catalog, "ablation_graveyard", scores, tuned=tuned)
-    assert measure.own("dense", "stem-full", "prose") is None
-
-
 def failed(catalog, arms, precondition, metric="prose", **conditions):
     return made(Comparison, catalog, "ablation_graveyard", arms).untestable(metric, precondition, **conditions)
 
@@ -157,12 +113,6 @@ def test_rows_without_information_must_gain_no_more_than_counts(catalog, arms, t
     assert reason(0.02, **{"stem-frozen": write_arm(tmp_path / "noisy", [3.9, 4.1, 4.21])}) is None
     assert reason(0.02, **{"stem-shuffled": shuffled}) is None  # it ends above dense
     assert reason(0.02, **{"stem-frozen": shuffled, "stem-shuffled": frozen}).startswith("stem-shuffled, whose rows")
-
-
-def test_a_control_that_diverged_leaves_the_precondition_unmeasured(catalog, arms, tmp_path):
-    lost = write_arm(tmp_path / "main" / "stem-frozen", [3.7, 3.7, 3.9], diverged=(2,))
-    with pytest.raises(Unmeasured, match="stem-frozen diverged"):
-        failed(catalog, arms | {"stem-frozen": lost}, "no-gain-without-information", smallest_effect=0.02)
 
 
 def test_a_bucket_without_targets_is_not_testable(catalog, arms):

@@ -5,10 +5,8 @@ import io
 import numpy as np
 import pytest
 
-from stemrepro.common.errors import UserError
-from stemrepro.measures.context import ArmContext, Context, context_gain, half
+from stemrepro.measures.context import ArmContext, Context
 from stemrepro.measures.inputs import Inputs
-from stemrepro.verdicts.contrast import Unmeasured
 from tests.made_up import write_summary
 
 SEEDS, DOCUMENTS = 3, 6
@@ -43,14 +41,6 @@ def measure(catalog, arms, tmp_path):
     return context
 
 
-def test_growth_on_the_same_targets(measure, arms):
-    """The lead grows by the difference of what the first half is worth: 0.16 - 0.1 nats, and 0.6 of it by order."""
-    assert measure.contrast("dense", "stem-full", "growth:prefix").differences == pytest.approx([0.06] * SEEDS)
-    assert measure.contrast("dense", "stem-full", "growth:order").differences == pytest.approx([0.036] * SEEDS)
-    assert context_gain(arms["dense"]).mean == pytest.approx(0.1)
-    assert half(arms["dense"]) == 8
-
-
 def test_growth_by_position_equals_a_loop(measure, arms):
     expected = []
     for seed in range(SEEDS):
@@ -77,26 +67,6 @@ def test_a_dense_arm_that_uses_no_context_can_not_be_tested(measure, arms, tmp_p
     measure.arms = arms | {"dense": arm(tmp_path / "c", 0.2, 0.01)}
     reason = measure.untestable("growth:prefix", "dense-uses-context")
     assert reason == "half a block of context is worth 0.010 to 0.010 nats (95%) to dense; 0.02 are needed"
-
-
-def test_other_documents_and_numbers_that_are_none_are_named(measure, arms, tmp_path):
-    arms["dense"].arrays["by_target_tokens"] = arms["dense"].arrays["by_target_tokens"] + 1
-    with pytest.raises(UserError, match="were scored on different seeds or documents"):
-        measure.contrast("dense", "stem-full", "growth:prefix")
-    path = tmp_path / "b" / "context.npz"
-    arrays = dict(np.load(path))
-    arrays["by_target"][0, 0, 0, 0] = np.nan
-    np.savez(path, **arrays)
-    with pytest.raises(UserError, match=r"context\.npz is missing or damaged \('by_target' holds"):
-        ArmContext(tmp_path / "b")
-
-
-def test_a_run_that_diverged_is_unmeasured_and_others_are_not(measure, arms, tmp_path):
-    measure.arms = arms | {"token-only": arm(tmp_path / "main" / "token-only", 0.2, 0.1, diverged={"2": 9})}
-    with pytest.raises(Unmeasured, match="token-only diverged: the loss of seed 2 is NaN from step 9 on"):
-        measure.contrast("token-only", "stem-full", "growth:prefix")
-    assert measure.contrast("dense", "stem-full", "growth:prefix").mean == pytest.approx(0.06)
-    assert measure.runs()["token-only"].summary["seeds"] == SEEDS
 
 
 def test_the_error_between_documents_equals_drawing_them_again(measure, arms):

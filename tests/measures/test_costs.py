@@ -15,7 +15,6 @@ from stemrepro.measures.costs import (
     STEMS,
     Costs,
     dense_and_stem,
-    doubled,
     layer_saving,
     model_saving,
     traffic,
@@ -53,10 +52,6 @@ def test_traffic_of_more_tables(catalog):
     gone = 10 * 2048 * 8192 * (2 * 2 + 4)
     expected = 100 * 63 / 64 * (rows - gone) / third
     assert costs.value("traffic_of_tables:llama-3.2-1b:64") == pytest.approx(expected)
-
-
-def test_growth_with_width():
-    assert doubled(SHAPE) == (4, 2)
 
 
 def test_metrics(catalog):

@@ -90,10 +90,3 @@ def test_a_law_that_does_not_fit_widens_the_interval():
     straight = dense(TOKENS[:4])[:, None] + np.zeros(3)
     low, high = forecast((below(straight, 4),), (1,)).interval(0.05)
     assert high - low < 0.001
-
-
-def test_a_prediction_needs_rungs_below_it():
-    with pytest.raises(UserError, match="3 rungs below the next one; there are 2"):
-        forecast((below(np.ones((2, 3)), 2),), (1,))
-    with pytest.raises(UserError, match="above those fitted"):
-        forecast((below(np.ones((3, 3)), 3, at=TOKENS[2]),), (1,))

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from stemrepro.common.errors import UserError
 from stemrepro.measures.geometry import (
     Angles,
     ArmGeometry,
@@ -15,7 +14,6 @@ from stemrepro.measures.geometry import (
     token_gains,
 )
 from stemrepro.measures.inputs import Inputs
-from stemrepro.verdicts.contrast import Unmeasured
 from tests.made_up import write_summary
 
 SEEDS, VOCAB = 3, 200
@@ -76,15 +74,6 @@ def test_excess_divides_by_what_each_rank_allows(angles):
     assert angles.contrast("dense", "stem-third", "excess:up").differences == pytest.approx(expected)
 
 
-def test_states_of_one_arm(angles):
-    pair = ("stem-third", "stem-third")
-    mean = np.arange(SEEDS) / 100 + 0.2 + 0.001
-    assert angles.contrast(*pair, "floor:rows").differences == pytest.approx(mean / random_p95(44) - 1)
-    assert angles.contrast(*pair, "learnt:rows").differences == pytest.approx([-0.001] * SEEDS)
-    assert angles.contrast(*pair, "depth:rows").differences == pytest.approx([0.2] * SEEDS)
-    assert angles.contrast(*pair, "frequency:rows").differences == pytest.approx([0.5] * SEEDS)
-
-
 def test_gain_is_correlated_with_spread(angles, arms):
     """The made-up losses rise with closeness alone, so the correlation with spread is nearly 1."""
     kept, gain, _, seen = token_gains(arms["dense"], arms["stem-third"])
@@ -118,17 +107,3 @@ def test_what_can_not_be_tested(angles, arms):
     assert np.isnan(angles.contrast("stem-third", "stem-third", "frequency:rows").mean)
     arms["stem-third"].tokens["tokens"][:] = 5
     assert angles.untestable("gain:rows", "none") == "0 tokens have 30 scored targets; 30 are needed"
-
-
-def test_angles_that_can_not_be_and_runs_that_diverged(tmp_path, arms):
-    path = tmp_path / "geometry/main/dense/cosines.csv"
-    rows = pd.read_csv(path)
-    rows[rows.seed != 1].to_csv(path, index=False)
-    with pytest.raises(
-        UserError, match=r"cosines\.csv is missing or damaged \(a seed is missing or a line occurs twice"
-    ):
-        _ = ArmGeometry(tmp_path, "dense").cosines
-    write_summary(path.parent, SEEDS, width=16, ffn_width=44, layers=[1], diverged={"0": 3})
-    with pytest.raises(Unmeasured, match="dense diverged: the loss of seed 0 is NaN from step 3 on"):
-        _ = ArmGeometry(tmp_path, "dense").cosines
-    assert ArmGeometry(tmp_path, "stem-third").cosines["p95"].notna().all()

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stemrepro.common.errors import UserError
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.knowledge import Knowledge
 from tests.made_up import write_summary
@@ -78,11 +77,6 @@ def test_two_methods_on_the_same_cases(measure):
     np.testing.assert_allclose(measure.contrast("stem-full", "dense", "new:rows>input").differences, 0.4)
 
 
-def test_methods_of_different_cases_are_refused(measure):
-    with pytest.raises(UserError, match="are methods of different cases"):
-        measure.contrast("stem-full", "dense", "success:rows>longer-left-pad")
-
-
 def test_two_arms_over_the_cases_that_both_knew(measure):
     """Of the first 80%, which dense knew, STEM moves 75/80 and dense 50/80."""
     np.testing.assert_allclose(measure.contrast("stem-full", "dense", "success:rows").differences, 100 * 25 / 80)
@@ -95,21 +89,9 @@ def test_cases_that_were_not_known_before_stand_apart(measure):
     assert np.isnan(measure.of("stem-full", "success", "rows", known_before=False).differences).all()
 
 
-def test_closer_is_the_difference_of_divergences(measure):
-    np.testing.assert_allclose(
-        measure.contrast("stem-full", "dense", "closer:rows").differences, 0.75 * 2.5 + 0.25 * -3.0
-    )
-
-
 def test_spill_is_the_share_of_other_relations_that_moved_with_the_capital(measure):
     np.testing.assert_allclose(measure.contrast("stem-full", "dense", "spill:paired").differences, 50.0)
     np.testing.assert_allclose(measure.contrast("stem-full", "dense", "spill:code-stays").differences, -50.0)
-
-
-def test_labels(measure):
-    """Cases of the source c0 are the first 11 pairs, all of which move."""
-    rest = (0.75 * 120 - 22) / (120 - 22)
-    np.testing.assert_allclose(measure.contrast("stem-full", "dense", "ambiguous:rows").differences, 100 * (rest - 1))
 
 
 def test_too_little_known_is_not_testable(measure, catalog, tmp_path):
@@ -126,20 +108,3 @@ def test_too_little_known_is_not_testable(measure, catalog, tmp_path):
     write(tmp_path / "guess", "dense", {"rows": 0.5}, told=0.9, untold=0.8)
     guessed = Knowledge(Inputs("knowledge_editing", catalog, "atlas", tmp_path / "guess"))
     assert "(95%) of the untold ones" in guessed.untestable("closer:rows", "facts-learnt")
-
-
-def test_other_cases_are_refused(measure, tmp_path):
-    path = tmp_path / "edits/main/dense/cases.csv"
-    table = pd.read_csv(path)
-    table.loc[0, "source"] = "elsewhere"
-    table.to_csv(path, index=False)
-    with pytest.raises(UserError, match="were scored on different seeds or cases"):
-        measure.contrast("stem-full", "dense", "success:rows")
-
-
-def test_a_missing_method_or_file_is_named(measure, tmp_path):
-    with pytest.raises(UserError, match=r"edits\.npz is missing or damaged \(no array 'wrong-layer/success'\)"):
-        measure.contrast("stem-full", "dense", "success:rows>wrong-layer")
-    (tmp_path / "facts/main/dense/facts.npz").write_bytes(b"")
-    with pytest.raises(UserError, match=r"dense/facts\.npz is missing or damaged"):
-        measure.level("dense", True)

@@ -3,8 +3,6 @@
 A wrong file is refused by name, and a run that diverged is excepted from what files must hold.
 """
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -42,21 +40,6 @@ def test_the_first_seeds_alone(dense):
     assert first.curve["seed"].nunique() == 2
 
 
-def test_missing_and_cut_off_files_are_named(dense, tmp_path):
-    with pytest.raises(UserError, match=r"none/summary\.json is missing or damaged"):
-        _ = ArmLosses(tmp_path / "none").summary
-    for name, read in (
-        ("losses.csv", "losses"), ("curve.csv", "curve"), ("documents.npz", "documents"),
-        ("steps.npz", "steps"), ("summary.json", "summary"),
-    ):  # fmt: skip
-        path = dense.folder / name
-        before = path.read_bytes()
-        path.write_bytes(before[: len(before) // 2] if name.endswith(("npz", "json")) else b"")
-        with pytest.raises(UserError, match=f"{name} is missing or damaged"):
-            getattr(ArmLosses(dense.folder), read)
-        path.write_bytes(before)
-
-
 def edited(arm, change):
     rows = pd.read_csv(arm.folder / "losses.csv", dtype={"bucket": str})
     rows = change(rows)
@@ -67,56 +50,16 @@ def edited(arm, change):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda r: r.assign(nats=r.nats.where(r.index != 4)), "column 'nats' holds"),
-        (lambda r: r.assign(nats=r.nats.where(r.index != 4, np.inf)), "column 'nats' holds"),
-        (lambda r: r.rename(columns={"bytes": "octets"}), "no column 'bytes'"),
-        (lambda r: r.rename(columns={"source": "origin"}), "no column 'source'"),
-        (lambda r: r[~((r.seed == 1) & (r.source == "bible"))], "of source 'bible' something is missing"),
-        (lambda r: r[r.seed != 2], "of source 'bible' something is missing; summary.json has 3 seeds"),
-        (lambda r: r.iloc[:-1], "something is missing"),
-        (lambda r: r.replace({"source": {"bible": "poems"}}), "of source 'bible' something is missing"),
+        (lambda r: r[~((r.seed == 1) & (r.source == "bible"))], "of source 'bible' some of 3 seeds"),
+        (lambda r: r[r.seed != 2], "of source 'bible' some of 3 seeds or a bucket is missing"),
+        (lambda r: r.iloc[:-1], "or a bucket is missing"),
+        (lambda r: r.replace({"source": {"bible": "poems"}}), "of source 'bible' some of 3 seeds"),
     ],
 )
 def test_losses_that_can_not_be(dense, change, words):
     """NaN cells once moved a verdict's effect; sums by pandas skip them."""
     with pytest.raises(UserError, match=r"main/dense/losses\.csv is missing or damaged .*" + words.replace("(", r"\(")):
         _ = edited(dense, change).losses
-
-
-def test_seeds_that_were_cut_off_the_steps(dense):
-    arrays = dict(np.load(dense.folder / "steps.npz"))
-    np.savez(dense.folder / "steps.npz", **{name: values[:2] for name, values in arrays.items()})
-    with pytest.raises(UserError, match=r"steps\.npz is missing or damaged \(it has 2 seeds, summary\.json 3\)"):
-        _ = ArmLosses(dense.folder, 2).steps
-
-
-def test_steps_that_no_recipe_asks_for_are_named(dense):
-    (dense.folder / "steps.npz").unlink()
-    assert ArmLosses(dense.folder).seeds == [0, 1, 2]
-    with pytest.raises(UserError, match=r"steps\.npz is missing; a recipe that reads losses by step has 'steps' among"):
-        _ = ArmLosses(dense.folder).steps
-
-
-@pytest.mark.parametrize(
-    "about",
-    [{}, [], {"seeds": 0, "params_hash": "p", "data_hash": "d"}, {"seeds": "3", "params_hash": "p", "data_hash": "d"}],
-)
-def test_summaries_that_can_not_be(dense, about):
-    (dense.folder / "summary.json").write_text(json.dumps(about))
-    with pytest.raises(UserError, match=r"summary\.json is missing or damaged"):
-        _ = ArmLosses(dense.folder).summary
-
-
-def test_other_files_that_can_not_be(dense):
-    path = dense.folder / "documents.npz"
-    arrays = dict(np.load(path))
-    np.savez(path, **arrays | {"nats": arrays["nats"][:2], "counts": arrays["counts"][:2]})
-    with pytest.raises(UserError, match=r"documents\.npz has sums over the first 1 or 2 seeds, not over 3"):
-        _ = ArmLosses(dense.folder).documents
-    curve = pd.read_csv(dense.folder / "curve.csv")
-    curve[curve.seed != 1].to_csv(dense.folder / "curve.csv", index=False)
-    with pytest.raises(UserError, match=r"curve\.csv is missing or damaged \(seeds or marks are missing\)"):
-        _ = ArmLosses(dense.folder).curve
 
 
 def test_a_run_that_diverged_is_known_by_seed_and_step(tmp_path):
@@ -163,25 +106,14 @@ def test_the_error_between_documents_equals_the_closed_form(arms):
     assert result.item_se == pytest.approx(plain / np.sqrt(2), rel=0.08)
 
 
-def test_drift_is_the_change_of_the_gap(arms):
-    assert drift(arms["dense"], arms["stem-full"]).differences == pytest.approx([-0.2, -0.2, -0.2])
-
-
 def test_arms_with_other_documents_or_marks_are_named(arms, tmp_path):
     fewer = write_arm(tmp_path / "fewer", [3.7, 3.7, 3.9], documents=30, evals=(0.3, 0.2, 0.0))
     with pytest.raises(UserError, match=r"dense and .*fewer were scored on different documents; score them anew"):
         contrast(arms["dense"], fewer, "prose")
     with pytest.raises(UserError, match="different documents"):
         interaction((arms["dense"], arms["stem-full"]), (arms["dense"], fewer), "prose")
-    with pytest.raises(UserError, match="were evaluated after different numbers of tokens"):
+    with pytest.raises(UserError, match="were evaluated at different marks"):
         drift(arms["dense"], fewer)
-
-
-def test_an_arm_with_more_seeds_is_compared_on_the_first(arms):
-    result = contrast(ArmLosses(arms["dense"].folder, 2), arms["stem-full"], "prose")
-    assert result.differences == pytest.approx([0.3, 0.4])
-    result = drift(ArmLosses(arms["dense"].folder, 2), arms["stem-full"])
-    assert result.differences == pytest.approx([-0.2, -0.2])
 
 
 def test_slopes_are_least_squares_per_doubling():

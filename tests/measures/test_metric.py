@@ -5,7 +5,7 @@ import pytest
 from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Measure, refusal
 from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.metric import NUMBER, WHOLE, metric, metrics_of
+from stemrepro.measures.metric import NUMBER, WHOLE, metric
 
 
 class Parent(Measure):
@@ -52,18 +52,6 @@ def test_a_method_gets_the_words_in_braces(inputs, text, got):
     assert Parent(inputs).contrast("a", "b", text) == ("a", "b", *got)
 
 
-def test_a_child_has_its_parents_metrics_but_for_those_that_it_declares_anew(inputs):
-    assert [declared.words for declared in metrics_of(Parent)] == [
-        "a difference",
-        "the same of the left",
-        "what a child changes",
-    ]
-    assert [declared.spelling for declared in metrics_of(Child)][2:] == ["changed>{share}", "count:"]
-    assert Child(inputs).contrast("a", "b", "changed>0.5") == 0.5
-    assert Child(inputs).contrast("a", "b", "in:3")[2] == "in"
-    assert Child(inputs).value("count:") == 7
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -89,7 +77,7 @@ def test_an_exact_metric_is_of_an_exact_claim(catalog):
     recipe = catalog.recipes["token_ladder"]
     claim = next(iter(recipe.claims.values())).model_copy(update={"preconditions": ()})
     count, lead = (claim.model_copy(update={"metric": text}) for text in ("count:", "in:8"))
-    assert "is a number by itself, which has no arms" in refusal(Child, catalog, recipe, count)
+    assert "is a number by itself, without arms" in refusal(Child, catalog, recipe, count)
     assert refusal(Child, catalog, recipe, lead) is None
     exact = lead.model_copy(update={"kind": "exact", "arms": ()})
     assert "is a contrast, which needs arms" in refusal(Child, catalog, recipe, exact)

@@ -1,10 +1,8 @@
 """Metrics of needles, on made-up counts."""
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from stemrepro.common.errors import UserError
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.needle import Needle
 from tests.made_up import write_summary
@@ -39,23 +37,6 @@ def measure(catalog, tmp_path):
     return Needle(Inputs("needle", catalog, "needle", tmp_path))
 
 
-def test_metrics(measure):
-    def differences(metric):
-        return measure.contrast("stem-third", "dense", metric).differences
-
-    np.testing.assert_allclose(differences("chosen:64"), 2.0)
-    np.testing.assert_allclose(differences("chosen:128"), -10.0)
-    np.testing.assert_allclose(differences("chosen:256@longer"), 14.0)
-    np.testing.assert_allclose(differences("generated:256@longer"), 7.0)
-    np.testing.assert_allclose(differences("growth@longer"), 10.0)
-    np.testing.assert_allclose(differences("anew:256"), 9.0)
-
-
-def test_lengths_are_those_of_the_stages(measure):
-    assert measure.length("main") == 64
-    assert measure.length("longer") == 256
-
-
 @pytest.mark.parametrize("variant", ["longer", "longer-anew"])
 def test_documents_see_each_other_before_the_extension_alone(catalog, variant):
     scale = catalog.scale("needle")
@@ -65,18 +46,6 @@ def test_documents_see_each_other_before_the_extension_alone(catalog, variant):
     assert catalog.variant("half").at(scale).model.document_mask is False
 
 
-def test_seeds_that_both_have(measure, tmp_path):
-    write(tmp_path, "longer", "dense", (90, 88, 70, 30), seeds=(0, 1))
-    assert len(measure.contrast("stem-third", "dense", "chosen:64@longer").differences) == 2
-
-
-def test_depths_are_kept_apart(measure):
-    from stemrepro.config.address import Address
-
-    table = measure.scores[Address("longer", "dense")].found(256)
-    np.testing.assert_allclose(table.loc[0], [66, 68, 70, 72, 74])
-
-
 def test_dense_must_find_where_it_was_trained_to(measure, catalog, tmp_path):
     assert measure.untestable("chosen:64", "dense-finds") is None
     write(tmp_path, "main", "dense", (70, 50, 20, 5))
@@ -84,13 +53,3 @@ def test_dense_must_find_where_it_was_trained_to(measure, catalog, tmp_path):
     assert poor.untestable("chosen:64", "dense-finds") == (
         "dense finds 69.2 to 71.7% (95%) of the needles in 64 tokens; 80 are needed"
     )
-
-
-def test_what_is_missing_is_named(measure, tmp_path):
-    with pytest.raises(UserError, match=r"haystack\.csv has no rows of 32 tokens"):
-        measure.contrast("stem-third", "dense", "chosen:32")
-    path = tmp_path / "haystack/longer/dense/haystack.csv"
-    path.write_text(path.read_text() + path.read_text().splitlines()[1] + "\n")
-    fresh = Needle(measure.inputs)
-    with pytest.raises(UserError, match="a seed is missing or a line occurs twice"):
-        fresh.contrast("stem-third", "dense", "chosen:64@longer")

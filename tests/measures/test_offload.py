@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stemrepro.common.errors import UserError
 from stemrepro.config.scale import Shape
 from stemrepro.measures.costs import dense_and_stem
 from stemrepro.measures.inputs import Inputs
@@ -110,25 +109,3 @@ def test_memory_is_parameters_and_what_stands_for_tables():
     assert device_bytes(SHAPE, "third", HOMES["ahead"], 10) == 2 * counts["active"] + held
     cached = device_bytes(SHAPE, "third", HOMES["ahead, distinct, cache of 1/10"], 10)
     assert cached == pytest.approx(2 * counts["active"] + held + 0.1 * 2 * counts["tables"])
-
-
-def test_metrics(offload):
-    assert offload.value("share_grows") == 2  # neither source's share falls
-    assert offload.value("more_memory") == 0
-    shapes, device = offload.inputs.catalog.shapes, DEVICES["h100-pcie-5"]
-    shape = shapes["llama-3.2-1b"], "third"
-    requested = offload.value("prefill_asked:llama-3.2-1b:third:h100-pcie-5")
-    assert requested == offload.slowdown(*shape, device, PROMPT, Home(ahead=0)) > 10
-    assert offload.value("prefill:llama-3.2-1b:third:h100-pcie-5") < requested
-    cold = offload.value("prefill_cold:llama-3.2-1b:third:h100-pcie-5-staged")
-    assert cold == offload.slowdown(*shape, DEVICES["h100-pcie-5-staged"], [PREFILL], HOMES["ahead, distinct"]) > 1
-    slow = offload.value("decode:mobilellm-350m:full:h100-pcie-5-busy:1")
-    assert (
-        slow
-        == offload.slowdown(shapes["mobilellm-350m"], "full", DEVICES["h100-pcie-5-busy"], [decode(1)], HOMES["ahead"])
-        > 5
-    )
-    with pytest.raises(UserError, match=r"device 'h100' is unknown"):
-        offload.value("prefill:llama-3.2-1b:third:h100")
-    with pytest.raises(UserError, match=r"shape 'llama' is unknown"):
-        offload.value("prefill:llama:third:h100-pcie-5")

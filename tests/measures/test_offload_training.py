@@ -5,13 +5,12 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from stemrepro.common.errors import UserError
 from stemrepro.config.scale import Shape
 from stemrepro.measures.costs import dense_and_stem
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.offload import STEP, Offload
 from stemrepro.measures.offload_rates import DEVICES
-from stemrepro.measures.offload_training import Rows, Step, from_host, on_device
+from stemrepro.measures.offload_training import Rows, from_host
 from stemrepro.model.cost import flops_per_token
 from stemrepro.verdicts.contrast import Unmeasured
 
@@ -37,11 +36,6 @@ def test_parts_of_a_step_with_two_tables():
     assert step.late == pytest.approx(0.4 * size * (1 / 1e3 + 1 / 5e2) + 0.5)
 
 
-@pytest.mark.parametrize(("early", "total"), [(2.0, 5 + 1 + 3 + 2), (6.0, 6 + 1 + 3 + 2)])
-def test_rows_that_come_early_cost_nothing_while_the_products_take_as_long(early, total):
-    assert Step(compute=5, early=early, back=1, update=3, late=2).seconds == total
-
-
 @pytest.fixture
 def offload(tmp_path, catalog):
     """One source: 100 distinct tokens in a step, 150 in two."""
@@ -51,18 +45,6 @@ def offload(tmp_path, catalog):
         for window in (0, 1) for n, count in ((STEP, 100), (2 * STEP, 150))
     ]).to_csv(tmp_path / "text/distinct.csv", index=False)  # fmt: skip
     return Offload(Inputs("table_offload", catalog, "laptop", tmp_path))
-
-
-def test_metrics(offload):
-    assert offload.step_rows(STEP) == Rows(100, 0.5)
-    shape, device = offload.inputs.catalog.shapes["llama-3.2-1b"], DEVICES["h100-pcie-5"]
-    resident = on_device(shape, "third", STEP, device, Rows(100, 0.5))
-    for metric, new in ((f"{SHAPE_OF}:h100-pcie-5", 0.5), (SHAPE_OF.replace(":", "_asked:", 1) + ":h100-pcie-5", 0.0)):
-        host = from_host(shape, "third", STEP, device, Rows(100, new), ahead=new > 0).seconds
-        assert offload.value(metric) == pytest.approx(100 * (host / resident - 1))
-        assert offload.value(metric) > 0
-    with pytest.raises(UserError, match=r"device 'h100' is unknown"):
-        offload.value(f"{SHAPE_OF}:h100")
 
 
 def test_a_text_that_is_not_counted_far_enough_tests_no_step(offload, tmp_path):

@@ -1,7 +1,5 @@
 """Scores of two plans are never compared: the sentence names both, what differs, and the command."""
 
-import json
-
 import pytest
 
 from stemrepro.common.errors import UserError
@@ -89,20 +87,6 @@ def test_settings_that_arms_share(catalog, tmp_path, address, part, what, refuse
         with pytest.raises(UserError, match=rf"losses of {address} at scale .*\({what}: .* and other\)"):
             measured(inputs)
     else:
-        measured(inputs)
-
-
-def test_another_budget_of_all_scores_is_one_plan_and_so_are_scores_from_before_plans(catalog, tmp_path):
-    inputs = made_up(catalog, tmp_path, "training_stability", factor=0.5)
-    write(inputs, "dense", factor=0.5, plan=PLAN)
-    measured(inputs)
-
-
-def test_other_scores_of_the_same_arm_are_of_its_runs(catalog, tmp_path):
-    inputs = made_up(catalog, tmp_path, "angular_spread", plan=PLAN)
-    path = inputs.folder / "geometry/main/dense/summary.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"plan": PLAN | {"tokens of training": 1}}))
-    with pytest.raises(UserError, match=r"of dense and .* of dense at scale 'laptop' .*tokens of training"):
         measured(inputs)
 
 

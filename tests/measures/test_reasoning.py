@@ -6,13 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from stemrepro.common.errors import UserError
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.reasoning import Reasoning
 from tests.made_up import write_summary
-
-EDGES = (0, 1, 2, 4, 8, 16, 32)
-
 
 WORDS = np.array([[90, 10, 0], [10, 30, 60], [5, 0, 5], [7, 0, 0]])
 """How often four words are new, near, far."""
@@ -89,11 +85,6 @@ def test_words_that_lead_alike_everywhere_show_no_growth(measure, tmp_path):
     assert means[1] - means[0] > 0.5
 
 
-def test_leads_by_distance(measure):
-    np.testing.assert_allclose(measure.difference("dense", "stem-full", "distance", (0, 1)).differences, 0.1)
-    np.testing.assert_allclose(measure.difference("dense", "stem-full", "position", (16, 2**30)).differences, 0.2)
-
-
 def test_scores_by_length(measure):
     def differences(metric):
         return measure.contrast("stem-third", "dense", metric).differences
@@ -119,25 +110,9 @@ def test_dense_must_beat_what_needs_no_knowledge(measure, tmp_path):
     )
 
 
-def test_without_items_a_claim_says_why(measure, tmp_path):
-    assert "this scale asks for none" in measure.untestable("score:bbh", "none")
-    items(tmp_path, "dense", None)
-    assert "this scale asks for none" in measure.untestable("score:multihop", "dense-answers")
-
-
 def test_prompts_that_are_cut_are_not_judged(measure, tmp_path):
     items(tmp_path, "dense", np.array([20.0, 30, 40, 60]), cut=2)
     assert measure.untestable("score:multihop:0-4000", "dense-answers") is None
     reason = measure.untestable("score:multihop", "dense-answers")
     assert reason == "50% of the prompts are longer than the models' context and would lose their beginning"
     assert measure.untestable("score:multihop:10000-", "none") == "no item is of that length"
-
-
-def test_arms_scored_on_other_items_are_refused(measure, tmp_path):
-    items(tmp_path, "stem-third", np.array([24.0, 30, 44, 62]), seeds=2)
-    with pytest.raises(UserError, match="different seeds or items of 'multihop'"):
-        measure.contrast("stem-third", "dense", "score:multihop")
-    losses(tmp_path, "stem-full", FULL, 12 - LEADS, seeds=2)
-    fresh = Reasoning(measure.inputs)
-    with pytest.raises(UserError, match="different seeds or documents"):
-        fresh.contrast("dense", "stem-full", "growth:far")

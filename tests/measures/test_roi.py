@@ -4,16 +4,11 @@ import pytest
 from stemrepro.measures import items
 from stemrepro.measures.comparison import ComparedArm
 from stemrepro.measures.items import ArmItems
-from stemrepro.measures.roi import TrainingRoi, flops_to, loss_at
+from stemrepro.measures.roi import TrainingRoi, flops_to
 from tests.made_up import made, write_arm
 from tests.measures.test_items import write_items
 
 FLOPS, LOSS = np.log([1.0, 2.0, 4.0, 8.0]), np.array([4.0, 3.0, 2.5, 2.4])
-
-
-def test_loss_between_marks_is_on_the_line():
-    assert loss_at(FLOPS, LOSS, np.log(2.0)) == pytest.approx(3.0)
-    assert loss_at(FLOPS, LOSS, np.log(2 * np.sqrt(2))) == pytest.approx(2.75)
 
 
 def test_flops_to_a_loss():

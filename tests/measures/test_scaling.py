@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures.base import refusal
 from stemrepro.measures.comparison import NO_GAIN, ComparedArm
 from stemrepro.measures.scaling import Scaling
 from stemrepro.report.evidence import evidence_for
@@ -47,18 +46,6 @@ def test_rungs_of_a_width_are_in_order_with_the_scale_last(catalog):
     assert measure.widths() == [1.0, 2.0]
 
 
-def test_another_start_is_no_rung(catalog):
-    """It has a rung's tokens, whose place it would take."""
-    measure = made(Scaling, catalog, "token_ladder", {})
-    assert "rung-1-official-start" in measure.inputs.recipe.variants
-    assert len(measure.rungs()) == 5
-
-
-def test_an_arm_at_a_variant_where_the_recipe_lacks_it_is_named(build):
-    with pytest.raises(UserError, match="no arm 'dense' at 'rung-9'"):
-        build({"dense": law}).losses("dense", "rung-9")
-
-
 @pytest.mark.parametrize("times", [1.0, 2.0, 3.7])
 def test_tokens_parameters_and_flops_that_dense_needs(build, times):
     """An arm that is dense with more tokens (or parameters) is worth just these, at every rung; costs come on top."""
@@ -85,11 +72,6 @@ def test_tokens_parameters_and_flops_that_dense_needs(build, times):
     assert measure.contrast("stem-full", "dense", "token-multiplier").mean == pytest.approx(-np.log2(times), abs=5e-3)
 
 
-def test_an_arm_that_is_behind_is_worth_less_than_its_tokens(build):
-    measure = build({"dense": law, "token-only": lambda t, n: law(t / 2, n)})
-    assert measure.contrast("dense", "token-only", "token-multiplier").mean == pytest.approx(-1, abs=5e-3)
-
-
 def test_a_loss_below_the_floor_is_out_of_reach_and_one_far_beyond_the_ladder_is_unmeasured(build):
     measure = build({
         "dense": law,
@@ -105,20 +87,6 @@ def test_a_loss_below_the_floor_is_out_of_reach_and_one_far_beyond_the_ladder_is
     )
 
 
-def test_a_gap_at_a_rung_is_over_all_of_its_seeds(build):
-    measure = build({"dense": law, "stem-full": lambda t, n: law(2 * t, n)})
-    tokens = measure.rungs()["rung-1"]
-    gap = measure.contrast("dense", "stem-full", "prose@rung-1").differences
-    assert gap == pytest.approx([law(tokens) - law(2 * tokens)] * 5, abs=1e-6)
-
-
-def test_slopes_are_over_the_seeds_that_all_rungs_share(build):
-    measure = build({"dense": law, "stem-full": lambda t, n: law(t, n) - 0.3 + 0.02 * np.log2(t)})
-    assert measure.contrast("dense", "stem-full", "tokens:late").differences == pytest.approx([-0.02] * 3)
-    assert len(measure.gap("dense", "stem-full", "rung-1").differences) == 5
-    assert measure.fitted_to("dense", False)[0].shape == (5, 3)
-
-
 def test_a_wider_dense_model_is_compared_with_an_arm_at_equal_tokens(build):
     """The arm's loss falls by 0.1 per doubling of the tokens, so that a straight line between its rungs is exact."""
 
@@ -129,12 +97,6 @@ def test_a_wider_dense_model_is_compared_with_an_arm_at_equal_tokens(build):
     for variant, tokens in measure.rungs(2.0).items():
         result = measure.wider_dense("stem-full", variant).differences
         assert result == pytest.approx([line(tokens, None) - 4.0] * 3)
-
-
-def test_the_gap_in_percent_is_that_of_the_losses(build):
-    measure = build({"dense": law, "stem-full": lambda t, n: law(t, n) - 0.1})
-    dense = law(measure.inputs.scale.training.tokens) + 0.01 * np.arange(3)
-    assert measure.relative_gap("dense", "stem-full", None).differences == pytest.approx(100 * 0.1 / dense)
 
 
 def test_dense_lies_on_its_own_law_and_an_arm_is_compared_at_equal_flops(build):
@@ -164,17 +126,6 @@ def test_interaction_by_hand(catalog, tmp_path):
         measure.contrast("dense", "stem-full", "interaction")
 
 
-def test_interaction_takes_the_seeds_that_all_four_arms_have(catalog, tmp_path):
-    arms = {
-        name: write_arm(tmp_path / name, [value] * count, tuple(range(count)))
-        for name, value, count in (
-            ("dense", 3.0, 5), ("up-removed", 3.2, 4), ("stem-dagger-full", 2.7, 3), ("stem-full", 2.8, 5)
-        )
-    }  # fmt: skip
-    measure = made(Scaling, catalog, "token_ladder", arms)
-    assert measure.contrast("dense", "up-removed", "interaction").differences == pytest.approx([-0.1] * 3)
-
-
 @pytest.mark.parametrize(("gain", "testable"), [(-0.1, True), (0.01, True), (0.05, False)])
 def test_claims_about_tables_need_frozen_rows_that_gain_nothing(build, catalog, gain, testable):
     measure = build({
@@ -201,32 +152,6 @@ def test_early_and_late_slopes_meet_at_the_third_rung(build, catalog):
     measure = build({"dense": law, "stem-full": bent})
     assert measure.contrast("dense", "stem-full", "tokens:early").differences == pytest.approx([0.03] * 3, abs=1e-6)
     assert measure.contrast("dense", "stem-full", "tokens:late").differences == pytest.approx([-0.01] * 3, abs=1e-6)
-
-
-def test_metrics_are_checked_with_the_variant_they_name(catalog):
-    recipe = catalog.recipes["token_ladder"]
-    claim = recipe.claims["table-at-equal-flops"].model_copy(update={"preconditions": ()})
-    for metric in (
-        "token-multiplier",
-        "token-multiplier@rung-4",
-        "parameter-multiplier",
-        "flop-multiplier",
-        "interaction",
-    ):
-        assert refusal(Scaling, catalog, recipe, claim.model_copy(update={"metric": metric})) is None
-    strange = claim.model_copy(update={"metric": "token-multiplier@half"})
-    assert "metric 'token-multiplier@half': variant 'half' is unknown (this recipe has rung-1," in refusal(
-        Scaling, catalog, recipe, strange
-    )
-    assert "is unknown" in refusal(Scaling, catalog, recipe, claim.model_copy(update={"metric": "byte-multiplier"}))
-
-
-def test_only_rungs_of_the_scales_width_have_a_multiplier(build):
-    measure = build({"dense": law, "stem-full": law})
-    with pytest.raises(UserError, match="'wide-rung-1' is no rung at the scale's width; its rungs are rung-1"):
-        measure.contrast("dense", "stem-full", "token-multiplier@wide-rung-1")
-    with pytest.raises(UserError, match="'wide-rung-1' is no rung at the scale's width"):
-        measure.over_law("stem-full", "wide-rung-1")
 
 
 def test_a_forecast_reads_the_rungs_below_alone(build):

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from stemrepro.common.errors import UserError
 from stemrepro.measures.comparison import ComparedArm
 from stemrepro.measures.sizes import Sizes
 from stemrepro.verdicts.contrast import Unmeasured
@@ -74,17 +73,3 @@ def test_a_forecast_knows_the_narrower_models_alone(build):
     missed = measure.contrast("dense", "stem-full", "forecast@width-64")
     assert missed.mean == pytest.approx(1, abs=0.03)
     assert not missed.paired
-
-
-def test_tables_at_a_constant_rate_are_compared_with_the_same_model(build):
-    measure = build(lambda width, vocab, rate: percent(width, vocab) + 0.5 * (rate > 1))
-    gain = measure.contrast("dense", "stem-full", "table-rate@width-64-table-rate")
-    assert gain.differences == pytest.approx([0.5] * 3)
-    with pytest.raises(UserError, match="'width-64' differs from no variant of size_ladder by its table_rate"):
-        measure.contrast("dense", "stem-full", "table-rate@width-64")
-
-
-def test_a_lead_below_zero_gives_no_fall(build):
-    measure = build(lambda width, vocab, rate: 4 - 3 * width)
-    with pytest.raises(Unmeasured, match="stem-full has no lead over dense at width-48 in every seed"):
-        measure.contrast("dense", "stem-full", "fall:fixed")

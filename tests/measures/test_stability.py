@@ -16,7 +16,7 @@ from stemrepro.measures.stability import (
     spikes,
 )
 from stemrepro.verdicts.contrast import Unmeasured
-from tests.made_up import made, write_arm
+from tests.made_up import made
 
 
 def falling(steps=400, seed=0):
@@ -30,12 +30,6 @@ def test_spikes_are_found_and_neighbours_are_one():
     assert spikes(loss).tolist() == [150, 300]
     loss[10] += 5
     assert spikes(loss).tolist() == [150, 300]  # the start doesn't count
-
-
-def test_a_loss_of_nan_is_a_spike():
-    loss = falling()
-    loss[200:] = np.nan
-    assert spikes(loss).tolist() == [200]
 
 
 @pytest.mark.parametrize("steps", [10, 50, 51, 700, 900])
@@ -94,11 +88,6 @@ def test_sensitivity_is_the_mean_over_log_rates_less_the_best():
     first = (0.5 * (4 + 3) * 1 + 0.5 * (3 + 5) * 2) / 3 - 3
     second = (0.5 * (5 + 6.5) * 1 + 0.5 * (6.5 + 6) * 2) / 3 - 5
     assert rate_sensitivity(arm) == pytest.approx([first, second])
-
-
-def test_sensitivity_takes_no_loss_above_that_at_initialisation():
-    arm = [Ended((4.0, 4.0), 1.0), Ended((np.nan, 99.0), 2.0)]
-    assert rate_sensitivity(arm) == pytest.approx([(4 + 7) / 2 - 4] * 2)
 
 
 @pytest.mark.parametrize(
@@ -186,21 +175,11 @@ def test_at_own_rates_both_arms_need_the_same_rates(stability, arms):
     assert stability.own("dense", "stem-third", "spikes")
 
 
-def test_where_nothing_blows_up_nothing_is_known(stability, arms):
-    for arm in arms.values():
-        arm.variants = {"rate-16": Ended((5.0, 5.0), 16.0), "rate-64": Ended((6.5, 6.5), 64.0)}
-    with pytest.raises(Unmeasured, match="no run of either arm blew up at any rate"):
-        stability.contrast("dense", "stem-third", "blow-ups")
-    assert stability.blow_ups([Ended((5.0, 6.0), 1.0), Ended((np.nan, 6.0), 2.0)]).tolist() == [0.5, 0.0]
-
-
 @pytest.mark.parametrize(
     ("ends", "tokens", "words"),
     [
         ((5.4, 5.5), 0.125, None),  # 0.55 below the entropy of 6
         ((5.55, 5.55), 0.125, "ends 0.45 to 0.45 nats .95%. below token frequencies; 0.5 are needed"),
-        ((5.5, 5.6), 0.125, None),
-        ((6.15, 6.15), 0.125, "ends -0.15 to -0.15 nats"),
         (
             (5.0, 5.0),
             0.5,
@@ -250,29 +229,9 @@ def test_longer_runs_at_high_rates_are_counted_by_themselves(catalog, arms):
     assert after.own("dense", "stem-third", "long-blow-ups") is None
 
 
-def test_where_both_learn_at_every_rate_no_limit_is_known(catalog, arms):
-    bears = {name: ComparedArm(arm.losses, variants={"rate-16": Ended((5.0, 7.0), 16.0)}) for name, arm in arms.items()}
-    stability = made(Stability, catalog, "training_stability", bears, learning_rate=1.0, tuned=BEST)
-    with pytest.raises(Unmeasured, match="in 1 of 2 seeds both arms learn more than token frequencies at every rate"):
-        stability.contrast("dense", "stem-third", "learning-rate-limit")
-    assert (
-        stability.untestable("learning-rate-limit", "none") is None
-    )  # a condition never looks at the claim's own arms
-
-
 def test_a_count_of_spikes_needs_steps_enough(stability, catalog):
     assert "fewer than 1" in stability.untestable("spikes", "spikes-expected")
     scale = stability.inputs.scale
     tokens = scale.training.batch * scale.model.sequence
     long = {"dense": Whole({"loss": np.zeros((1, round(2.09e11 / 3 / tokens) + 1))}, {})}
     assert made(Stability, catalog, "training_stability", long).untestable("spikes", "spikes-expected") is None
-
-
-def test_early_is_the_first_mark_of_training(catalog, tmp_path):
-    arms = {
-        "stem-third": write_arm(tmp_path / "a", [3.0, 3.1, 3.2], evals=(0.5, 0.0)),
-        "hash-moe": write_arm(tmp_path / "b", [3.3, 3.3, 3.3], evals=(0.9, 0.7)),
-    }
-    measure = made(Stability, catalog, "training_stability", arms)
-    differences = measure.contrast("hash-moe", "stem-third", "early").differences
-    assert differences == pytest.approx([4.2 - 3.5, 4.2 - 3.6, 4.2 - 3.7])

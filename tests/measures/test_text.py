@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stemrepro.common.errors import UserError
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.text import CountsText, TextCounts, experts_touched
 
@@ -54,22 +53,7 @@ def test_exact_claims_count_sources(counts, catalog, tmp_path):
     assert measure.value("touches_more:1000000:1") == 2
 
 
-def test_hit_rates_are_means_over_stretches(counts):
-    assert counts.hit_rate("a", "every token", "LFU", 0.1).mean == pytest.approx(86)
-
-
 def test_experts_touched_equals_drawing():
     rng = np.random.default_rng(0)
     share = np.mean([len({e for _ in range(10) for e in rng.choice(16, 2, replace=False)}) / 16 for _ in range(2000)])
     assert experts_touched(10, 16, 2) == pytest.approx(share, abs=0.01)
-
-
-def test_a_short_text_and_missing_files_are_named(tmp_path):
-    with pytest.raises(UserError, match=r"distinct\.csv is missing or damaged"):
-        TextCounts(tmp_path).sources()
-    frame = pd.DataFrame(
-        {"vocab": [9] * 2, "source": ["a"] * 2, "window": [0, 0], "length": [64, 128], "distinct": [9, 9]}
-    )
-    frame.to_csv(tmp_path / "distinct.csv", index=False)
-    with pytest.raises(UserError, match="'a' is too short for Heaps' law from 256 tokens on"):
-        TextCounts(tmp_path).heaps("a", 9)

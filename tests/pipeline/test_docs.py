@@ -91,11 +91,6 @@ def test_github_shows_every_page_as_it_is_meant(path):
         assert {cells(line) for line in lines[first:last]} == {cells(lines[first])}
 
 
-def test_readme_is_short():
-    """What a reader sees, without the comment that names its template."""
-    assert len(re.sub(r"<!--.*?-->", "", (ROOT / "README.md").read_text()).split()) < 1300
-
-
 @pytest.mark.parametrize(
     "path", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda path: path.name
 )
@@ -142,25 +137,17 @@ def written(template: str) -> str:
     [
         ('effect("laptop/rivals/a")', "-0.46 (-0.50 to -0.25)"),
         ('effect("laptop/rivals/a") | number', "-0.46"),
-        ('effect("laptop/rivals/a") | number("+.1f")', "-0.5"),
         ('effect("laptop/rivals/a") | interval', "-0.50 to -0.25"),
         ('effect("laptop/rivals/a") | minus | both(".3f")', "0.457 (0.250 to 0.500)"),
-        ('effect("laptop/rivals/a", "ci99_low") | number(".3f")', "0.125"),
-        ('effect("laptop/rivals/a", "ci99_low") | both', "0.12"),
         ('effect("laptop/rivals/a", "seeds") | number(".0f")', "5"),
         ('effect("laptop/rivals/b")', "0.25 (0.12 to 0.50)"),
-        ('effect("laptop/rivals/computed")', "7.00"),
         ('verdict("laptop/rivals/a")', "supported"),
         ('data("laptop/rivals", what="dense")', "3.14 (3.00 to 3.50)"),
-        ('data("laptop/rivals", panel="loss", what="stem")', "2.00"),
         ('data("laptop/rivals", x=36)', "3.14 (3.00 to 3.50)"),
-        ('data("laptop/rivals", "x", x=36) | number(".0f")', "36"),
         ('data("laptop/rivals", what="dense") | fewer | both(".1%")', "95.7% (95.0% to 97.0%)"),
         ('data("docs/kills.csv", "steps_lost", died_after=25) | number(".0f")', "9"),
         ('cell("table-3-1b/dense/average")', "55.82"),
         ('scale("laptop", "tokens") | millions', "0.82"),
-        ('scale("laptop", "tokens_per_parameter") | number(".1f")', "6.1"),
-        ('scale("paper-1b", "vocab") | number(",.0f")', "128,256"),
         ('scale("paper-1b", "batch") | number(".0f")', "512"),
         (  # by hand: five tables of 128,256 rows of 8,192 numbers
             'tables("third", "llama-3.2-1b")',
@@ -170,10 +157,6 @@ def written(template: str) -> str:
         (
             'table("docs/kills.csv", "aimed | steps_lost .1f")',
             "| aimed | steps lost |\n| --- | --: |\n| while saving | 3.0 |\n| at random | 9.0 |",
-        ),
-        (
-            'table("laptop/rivals", "panel | value .1f", what="stem")',
-            "| panel | value |\n| --- | --: |\n| loss | 2.0 |\n| FLOPs |  |",
         ),
     ],
 )
@@ -197,37 +180,22 @@ def test_a_tally_counts_every_claim(project):
     ("template", "words"),
     [
         ('{{ effect("laptop/rival/a") }}', "recipe 'laptop/rival' is unknown; did you mean 'laptop/rivals'?"),
-        (
-            '{{ effect("laptop/rivals/unmesured") }}',
-            "claim or estimate 'unmesured' is unknown; did you mean 'unmeasured'?",
-        ),
         ('{{ effect("laptop/rivals/a", "sedes") }}', "field 'sedes' is unknown; did you mean 'seeds'?"),
-        ('{{ effect("laptop/rivals/unmeasured") }}', "field 'ours' is unknown"),
         ('{{ effect("laptop/rivals/a", "ci99_low") | interval }}', "0.125 has no interval"),
         ('{{ effect("laptop/rivals/a") | number("twice") }}', "Invalid format specifier 'twice'"),
         ('{{ effect("laptop/rivals/never") }}', "field 'ours' is unknown"),
-        ('{{ effect("laptop/rivals/neve") }}', "claim or estimate 'neve' is unknown; did you mean 'never'?"),
-        ('{{ verdict("laptop/rivals/b") }}', "claim 'b' is unknown"),
         ('{{ data("laptop/nothing", panel="loss") }}', "results/laptop/nothing/data.csv is missing"),
-        ('{{ data("docs/nothing.csv", panel="loss") }}', "docs/nothing.csv is missing"),
         ('{{ data("laptop/rivals", pannel="loss") }}', "column 'pannel' is unknown; did you mean 'panel'?"),
-        ('{{ data("laptop/rivals", "valeu", what="dense") }}', "column 'valeu' is unknown; did you mean 'value'?"),
         ('{{ data("laptop/rivals", what="dens") }}', "what 'dens' is unknown; did you mean 'dense'?"),
-        ('{{ data("laptop/rivals", x=36.1) }}', "x '36.1' is unknown"),
         (
             '{{ data("laptop/rivals", panel="loss") }}',
             "2 rows of laptop/rivals are {'panel': 'loss'}: choose by what, x,",
         ),
         ('{{ data("laptop/rivals", panel="FLOPs") }}', "could not convert string to float: ''"),
-        ('{{ data("laptop/rivals", "panel", what="dense") }}', "could not convert string to float: 'loss'"),
-        ('{{ table("laptop/rivals", "panel", what="hash") }}', "what 'hash' is unknown"),
         ('{{ table("laptop/rivals", "panel | size") }}', "column 'size' is unknown"),
-        ('{{ table("laptop/rivals", "panel .1f") }}', "could not convert string to float: 'loss'"),
         ('{{ cell("table-9/a/b") }}', "'table-9/a/b' is unknown"),
         ('{{ cell("table-2/midtraining_tokens/350m") }}', "the number is NaN"),
-        ('{{ scale("laptop", "cost") }}', "field 'cost' is unknown"),
         ('{{ scale("lap", "runs") }}', "scale 'lap' is unknown; did you mean 'laptop'?"),
-        ('{{ tally("nope") }}', "scale 'nope' is unknown"),
         ('{{ size("laptop/rivals/a") }}', "'size' is undefined"),
         ('{{ effect("laptop/rivals/a") | twice }}', "No filter named 'twice'"),
         ("{{ claim( }}", "unexpected '}'"),

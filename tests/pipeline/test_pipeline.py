@@ -165,15 +165,6 @@ def test_a_recipe_gives_figures_and_a_verdict_for_which_one_seed_is_never_enough
     assert (folder.parent / "data_card.md").exists()
 
 
-def test_the_way_is_told_in_a_line_a_step(project):
-    lines = project.said.splitlines()
-    assert any(
-        re.match(r"tiny: 4 runs \(4 arms at 2 variants\), .* of training on this machine's CPU", line) for line in lines
-    )
-    for line in ("text: fetch, corpus, tokenizer, blocks", "train: 4 of 4 runs", "figures: 1 of 1"):
-        assert line in lines
-
-
 def test_every_run_is_tracked_with_its_scores(project):
     database = sqlite3.connect(project.folder / "mlflow.db")
     names = {name for (name,) in database.execute("select name from runs")}

@@ -120,12 +120,6 @@ def test_the_estimate_counts_variants_disk_and_cores(catalog):
     assert half["tokens"] == pytest.approx(tokens / 2 * half["runs"])
 
 
-def test_a_recipe_with_a_base_asks_for_no_runs_at_the_scale(catalog):
-    planned = runs(only(catalog, "table_design"))
-    assert {address.variant for address in planned} == set(catalog.recipes["table_design"].variants)
-    assert sum(len(arm.trained) for arm in planned.values()) == 3 * (15 + 1 + 3 + 2)
-
-
 @pytest.mark.parametrize(
     ("scale", "sequence", "words"),
     [

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.report.leaderboard import leaderboard_table, ranks, read_table, write_leaderboards
+from stemrepro.report.leaderboard import leaderboard_table, ranks, write_leaderboards
 
 COSTS = {"parameters": 135072, "active parameters": 135000, "FLOPs": 302080, "bytes of rows": 128}
 
@@ -55,7 +55,8 @@ def test_the_table_of_a_page_is_written_next_to_it(data, tmp_path):
     assert numbers[numbers["track"] == "FLOPs"].set_index("arm").loc["stem-full", "lead_percent"] == 6.25
 
 
-def test_damaged_data_are_named(tmp_path, catalog):
-    (tmp_path / "data.csv").write_text("panel,what\nlead,dense\n")
+def test_damaged_data_are_named(tmp_path):
+    (tmp_path / "leaderboard/leaderboard").mkdir(parents=True)
+    (tmp_path / "leaderboard/leaderboard/data.csv").write_text("panel,what\nlead,dense\n")
     with pytest.raises(UserError, match=r"data\.csv is missing or damaged"):
-        read_table(tmp_path, catalog)
+        write_leaderboards("leaderboard", tmp_path)

@@ -8,9 +8,7 @@ import pytest
 import yaml
 
 from stemrepro.common.errors import UserError
-from stemrepro.config.address import MAIN, Address
 from stemrepro.report.metrics import GAP, compared_arms, write_metrics
-from stemrepro.tracking.arm import gap
 from tests.conftest import ROOT
 from tests.made_up import write_arm, write_summary
 
@@ -54,7 +52,6 @@ def test_arms_of_two_plans_have_no_gap(catalog, scores, tmp_path):
     write_summary(path, summary.pop("seeds"), **summary | {"data_hash": "of another text"})
     write_metrics(catalog, "laptop", scores, tmp_path / "metrics")
     assert read(tmp_path / "metrics/laptop")["stem-full"].keys() == {"kFLOPs/token", "parameters", "loss (nats/token)"}
-    assert gap(scores / "laptop", Address(MAIN, "stem-full")) is None
 
 
 def test_an_arm_that_no_recipe_compares_any_more_is_listed_no_more(catalog, scores, tmp_path):

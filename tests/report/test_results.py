@@ -4,9 +4,7 @@ import json
 from typing import ClassVar
 
 import numpy as np
-import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 from scipy import stats
 
 from stemrepro.config.paper import PaperNumber
@@ -150,11 +148,6 @@ def test_only_results_of_the_paper_have_a_size(catalog):
     assert {row["verdict"] for row in rows[:4]} == {"supported"}  # no word depends on it
 
 
-def test_seeds_without_a_value_are_not_judged(given):
-    given.contrast = lambda *_: Contrast(np.array([1.0, np.nan, 1.0, 1.0]))
-    assert evidence_for(claim("high", "low"), given).unmeasured == "in 1 of 4 seeds the contrast has no value"
-
-
 def test_a_line_of_data_is_a_mean_with_its_95_percent_interval():
     row = mean_row("panel", "what", 3, Contrast(np.array([1.0, 2.0, 3.0])))
     half = 4.302653 * 1 / np.sqrt(3)  # Student's quantile at two degrees of freedom
@@ -172,25 +165,6 @@ def test_the_forest_shows_every_claim_in_units_of_what_counts(given, catalog):
     assert np.isnan(data.loc["gone", "value"])
     figure = forest.draw(data.reset_index(), given)
     assert len(figure.axes[0].get_yticklabels()) == 5
-
-
-def test_gains_in_other_settings_are_rows_and_marks_of_their_own(given, catalog, monkeypatch):
-    use_style(catalog.arms)
-    monkeypatch.setitem(VALUES, "dense", VALUES["high"])
-    monkeypatch.setitem(VALUES, "stem-full", VALUES["low"])
-    rows = forest.robustness_rows(given, "stem-full")
-    assert [(row["panel"], row["x"]) for row in rows] == [
-        ("loss, own rate", "own rate"), ("loss, official start", "official start")
-    ]  # fmt: skip
-    assert [row["value"] for row in rows] == pytest.approx([2 * 1.925, 3 * 1.925])
-    for count in (1, 2):  # without and with the official initialisation
-        axes, data = Figure().subplots(), pd.DataFrame(rows[:count])
-        forest.draw_robustness(axes, data, ["stem-full"], shift=0.2)
-        forest.mark_settings(axes, data)
-        drawn = [line for line in axes.lines if line.get_marker() == "D"]
-        assert [line.get_fillstyle() for line in drawn] == ["full", "left"][:count]
-        assert [line.get_xdata()[0] for line in drawn] == pytest.approx([2 * 1.925, 3 * 1.925][:count])
-        assert len(axes.get_legend_handles_labels()[1]) == 1 + count
 
 
 def saved(folder, given, rows, formats=()):

@@ -1,6 +1,5 @@
 """The style guide, and all figures of the committed scores against what code can see of it."""
 
-import pandas as pd
 import pytest
 import seaborn as sns
 from matplotlib.lines import Line2D
@@ -13,8 +12,6 @@ from stemrepro.report.style import (
     ARM_COLOUR,
     ARM_LABEL,
     ARM_MARKER,
-    doubling,
-    error_bars,
     footer,
     plt,
     render,
@@ -130,25 +127,3 @@ def test_marks_of_one_shape_must_differ_in_grey():
     assert alike([blue, red], ["blue", "red"]) == ["'blue' and 'red' are alike in grey"]
     assert alike([blue, yellow], ["blue", "yellow"]) == []
     assert alike([blue, Line2D([], [], color=HUES["red"], marker="s")], ["blue", "square"]) == []
-
-
-def test_lightness_is_that_of_cie():
-    assert [lightness(grey) for grey in ("#000000", "#777777", "#ffffff")] == pytest.approx([0, 50.03, 100], abs=0.05)
-
-
-def test_powers_of_two_are_written_as_readers_know_them():
-    figure, grid = sheet("a", 2, {"a": "One"})
-    axes = grid["a"]
-    doubling(axes, "x")
-    for limits, names in {(0.5, 64): "0.5 1 64", (512, 4096): "512 1k 4k", (2**19, 2**21): "512k 1M 2M"}.items():
-        axes.set_xlim(*limits)
-        figure.draw_without_rendering()
-        assert set(names.split()) <= {label.get_text() for label in axes.get_xticklabels()}
-    assert axes.get_yscale() == "linear"
-    plt.close(figure)
-
-
-def test_intervals_of_shares_end_where_shares_do():
-    row = pd.Series({"value": 95.0, "ci_low": -4.0, "ci_high": 120.0})
-    assert error_bars(row).tolist() == [99.0, 25.0]
-    assert error_bars(row, 0, 100).tolist() == [95.0, 5.0]

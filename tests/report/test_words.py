@@ -27,8 +27,3 @@ def test_exact_numbers_show_the_papers_digits_and_two_more(paper, half, result, 
     made = row("a", "supported", kind="exact", unit="u", ours=result, ci_low=None, smallest_effect=half,
                paper={"value": paper, "unit": "u", "source": "s", "confidence": "read"})  # fmt: skip
     assert (words.paper(made), words.ours(made)) == texts
-
-
-@pytest.mark.parametrize(("value", "text"), [("1", "1 number"), ("0", "0 numbers"), ("21", "21 numbers")])
-def test_one_thing_has_no_plural(value, text):
-    assert words.counted(value, "numbers") == text

@@ -75,11 +75,6 @@ def test_seeds_that_agree_to_the_item_are_still_known_to_one_item_alone():
     assert low < 0 < high
 
 
-def test_a_share_of_one_seed_or_without_a_value_has_no_interval():
-    assert np.isnan(of_shares(np.array([50.0]), np.array([40.0]), 10).interval(0.05)).all()
-    assert np.isnan(of_shares(np.array([50.0, np.nan, 60.0]), np.array([40.0, 30.0, 20.0]), 10).mean)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize(("share", "spread", "items"), [
