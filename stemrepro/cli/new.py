@@ -34,7 +34,7 @@ def new_recipe(
         typer.Argument(
             metavar="ARM...",
             help="two or more; the claim is that the last ends below the first",
-            autocompletion=names.arms,
+            autocompletion=names.keys("arms"),
         ),
     ] = None,
     leaderboard: Annotated[

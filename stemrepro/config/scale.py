@@ -9,7 +9,7 @@ from stemrepro.common.yaml_records import Factor, Fraction, Name, Positive, Stri
 from stemrepro.config.parallel import Parallel
 from stemrepro.config.retrofit import KINDS, Kind
 from stemrepro.config.scores import Benchmarks, Evaluation, Geometry, OfSomeScales
-from stemrepro.config.training import Optimizer, Training
+from stemrepro.config.training import Training
 from stemrepro.model.config import TableInit
 
 Track = Literal["flops", "size"]
@@ -116,7 +116,9 @@ class Scale(OfSomeScales):
     def step_time(self, arm: str) -> float:
         """Return the time of a training step of an arm over dense's; UserError where the scale doesn't know it."""
         if arm not in self.step_times and arm != "dense":
-            raise UserError(f"no step time of {arm} is known: measure it with benchmarks.engine, for the scale's step_times")
+            raise UserError(
+                f"no step time of {arm} is known: measure it with benchmarks.engine, for the scale's step_times"
+            )
         return self.step_times.get(arm, 1.0)
 
 
@@ -164,7 +166,6 @@ class Variant(Strict):
     learning_rate: Factor = 1.0
     table_rate: Factor = Field(1.0, description="of every arm's table_rate_factor")
     clip: Factor = 1.0
-    optimizer: Optimizer | None = Field(None, description="the scale's when left out")
     tuned: bool = Field(
         False,
         description="each arm at the tuned settings of its family, where the scale has them; "
@@ -186,7 +187,7 @@ class Variant(Strict):
     @property
     def changed(self) -> set[str]:
         """Its fields that make another model, text or optimiser; no run resumes from such a variant."""
-        fields = {"vocab", "width", "heads", "people", "optimizer", "tuned", "official_init", "track", "equal_time"}
+        fields = {"vocab", "width", "heads", "people", "tuned", "official_init", "track", "equal_time"}
         return fields & self.model_fields_set
 
     @model_validator(mode="after")
@@ -246,7 +247,6 @@ class Variant(Strict):
                 "tokens": max(1, round(self.tokens * training.tokens / step)) * step,
                 "clip": self.clip * training.clip,
                 "evals": max(1, round(self.tokens * training.evals)),  # as many tokens apart as at the scale
-                "optimizer": self.optimizer or training.optimizer,
             }),
             "learning_rate": self.learning_rate * scale.learning_rate,
         })  # fmt: skip

@@ -1,17 +1,13 @@
 """All documents of a data mix, from its raw inputs."""
 
 import re
-import sqlite3
-import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged, read_rows
 from stemrepro.config.mixes import FactsMix, HubMix, Mix, in_the_sample
 from stemrepro.config.sources import SOURCES
-from stemrepro.data.archives import COUNTRIES, pinned
+from stemrepro.data.archives import COUNTRIES, opened
 from stemrepro.data.readers import READERS, Document
 from stemrepro.data.relations import countries
 
@@ -37,15 +33,8 @@ def read_countries(mix: FactsMix, folder: Path) -> list[dict[str, str]]:
     """
     if mix.vendored:
         return read_rows(folder / COUNTRIES.name)
-    archive = next(archive for archive in pinned() if archive.name == SOURCES["factbook"]["archive"])
-    path = archive.path(folder)
-    if path is None:
-        raise UserError(f"{folder} lacks the archive {archive.name}; run 'stemrepro data fetch'")
-    try:
-        with zipfile.ZipFile(path) as opened:
-            return list(countries(opened))
-    except (zipfile.BadZipFile, zlib.error, KeyError, TypeError, EOFError, ValueError) as error:
-        raise UserError(f"{path} is damaged ({error}); delete it and run 'stemrepro data fetch' again") from error
+    with opened(SOURCES["factbook"]["archive"], folder) as archive:
+        return list(countries(archive))
 
 
 def sample_file(mix: Mix) -> str:
@@ -68,16 +57,6 @@ def read_documents(mix: Mix, folder: Path) -> Iterator[Document]:
         except (KeyError, TypeError) as error:
             raise damaged(folder / sample_file(mix), error) from error
         return
-    if mix.kind in ("recall", "invented"):
-        return
-    archives = {archive.name: archive for archive in pinned()}
-    for source in mix.sources:
-        name = SOURCES[source]["archive"]
-        path = archives[name].path(folder)
-        if path is None:
-            raise UserError(f"{folder} lacks the archive {name}; run 'stemrepro data fetch'")
-        try:
-            with zipfile.ZipFile(path) as archive:
-                yield from READERS[source](archive)
-        except (zipfile.BadZipFile, zlib.error, sqlite3.Error, KeyError, TypeError, EOFError, ValueError) as error:
-            raise UserError(f"{path} is damaged ({error}); delete it and run 'stemrepro data fetch' again") from error
+    for source in () if mix.kind in ("recall", "invented") else mix.sources:
+        with opened(SOURCES[source]["archive"], folder) as archive:
+            yield from READERS[source](archive)

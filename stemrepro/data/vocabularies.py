@@ -6,7 +6,6 @@ Variants of recipes say which. Torch isn't imported, as workers' parents need th
 from dataclasses import dataclass
 from pathlib import Path
 
-from stemrepro.common.errors import UserError
 from stemrepro.data.integrity import read_index, verified_hash
 
 
@@ -35,14 +34,8 @@ class Text:
 
 
 def mid_text(data: Path) -> Text:
-    """Return the blend of a scale with other texts.
-
-    Raises:
-        UserError: blocks are missing or garbled.
-    """
+    """Return the blend of a scale with other texts. UserError: blocks are missing or garbled."""
     blocks = data / "mid" / "blocks"
-    if not blocks.exists():
-        raise UserError(f"{blocks} is missing; run 'make reproduce' with its SCALE first")
     return Text(blocks, verified_hash(blocks))
 
 
@@ -59,16 +52,12 @@ def own_text(vocab: int, data: Path, people: int = 0) -> Text:
     """
     if people:
         blocks = data / "people" / str(people) / "blocks"
-        if not blocks.exists():
-            raise UserError(f"{blocks} is missing; run 'make reproduce' with its SCALE first")
         return Text(blocks, verified_hash(blocks))
     scale_blocks = data / "blocks"
     hashed = verified_hash(scale_blocks)
     if read_index(scale_blocks)["vocab"] == vocab:
         return Text(scale_blocks, hashed)
     blocks = data / "vocabularies" / str(vocab) / "blocks"
-    if not blocks.exists():
-        raise UserError(f"{blocks} is missing; run 'make reproduce' with its SCALE first")
     # Every vocabulary has the same training documents.
     tokens = [read_index(folder)["splits"]["train"]["tokens"] for folder in (blocks, scale_blocks)]
     return Text(blocks, verified_hash(blocks), tokens[0] / tokens[1])

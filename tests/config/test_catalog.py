@@ -94,8 +94,6 @@ def without_controls(recipe):
          r"smoke\.yaml: training: micro_batch 16 does not divide .*; its base is \S+laptop\.yaml"),
         ("scales/laptop.yaml", lambda v: v["training"].update(clip=0),
          r"laptop\.yaml: training\.clip: .*greater than 0 \(got 0\)$"),
-        ("scales/smoke.yaml", lambda v: v["training"].update(optimizer="lion"),
-         r"smoke\.yaml: training\.optimizer: Input should be 'adamw' or 'muon' \(got 'lion'\)"),
         ("benchmark_scores.yaml", lambda v: v["groups"].update(x=["chess"]), r"group 'x' names 'chess'"),
         ("arms.yaml", lambda v: v["dense"].update(colour=1), r"arms\.yaml: unknown key 'dense\.colour'; known are ffn"),
         ("arms.yaml", lambda v: v["dense"].update(ffn="swish"),

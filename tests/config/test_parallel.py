@@ -26,7 +26,6 @@ STEM = {"ffn": "stem", "placement": "half"}
         ({"strategy": "ddp", "nodes": 2}, {}, {}, "batch 4 is no multiple of micro_batch 2 x devices 2 x nodes 2 = 8"),
         ({"strategy": "fsdp"}, {}, {"table_update": "touched"}, "table_update 'touched'"),
         ({"strategy": "fsdp"}, {}, {"table_update": "rowwise"}, "table_update 'rowwise'"),
-        ({"strategy": "fsdp"}, {"optimizer": "muon"}, {}, "optimizer 'muon'"),
         ({"strategy": "fsdp"}, {"precision": "16-mixed"}, {}, "precision '16-mixed'"),
         ({"strategy": "fsdp"}, {"precision": "bf16-true"}, {}, "precision 'bf16-true'"),
         ({"strategy": "fsdp"}, {}, {"table_shared": True}, "table_shared"),
@@ -41,7 +40,7 @@ def test_what_cannot_be_is_refused(tiny, parallel, training, fields, reason):
 @pytest.mark.parametrize(
     ("parallel", "training", "fields"),
     [
-        ({"strategy": "ddp"}, {"precision": "16-mixed", "compile": True, "optimizer": "muon"}, {}),
+        ({"strategy": "ddp"}, {"precision": "16-mixed", "compile": True}, {}),
         ({"strategy": "ddp"}, {}, {"table_update": "touched"}),
         ({"strategy": "fsdp"}, {"precision": "bf16-mixed", "compile": True}, {}),
         ({"strategy": "fsdp", "devices": 1, "nodes": 4}, {"micro_batch": 1}, {}),

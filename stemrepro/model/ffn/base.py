@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import ClassVar, Literal
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 Places = tuple[Tensor, Tensor]
@@ -48,8 +49,8 @@ class FFN(nn.Module):
         return None
 
     def gate_vectors(self, x: Tensor, places: Places) -> Tensor | None:
-        """Return the vectors [n, ffn_width] by which `up_vectors` are multiplied, or None."""
-        return None
+        """Return SiLU(W_g x) [n, ffn_width], by which `up_vectors` are multiplied; None where there is no W_g."""
+        return F.silu(self.gate(x[places])) if hasattr(self, "gate") else None
 
 
 def is_table(parameter_name: str) -> bool:
