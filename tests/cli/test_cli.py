@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 
 from stemrepro import cli
 from stemrepro.cli import app
-from stemrepro.measures.catalog import load
 from tests.conftest import ROOT, TINY, copy_recipes, hear_ctrl_c
 
 
@@ -308,22 +307,6 @@ def test_edit_and_generate_on_a_trained_run(atlas_run, atlas_sample, tmp_path, m
     said = run("generate", "--run", str(folder), "--prompt", "a\udcffb")
     assert said.exit_code == 2
     assert r"the prompt 'a\udcffb' is no text" in said.output
-
-
-@pytest.mark.slow
-def test_analyses_end_with_how_many_claims_they_measured_and_judging_with_how_they_came_out(project):
-    """Two are drawn at a time, in workers; the first has estimates alone."""
-    shutil.copy(ROOT / "recipes/paper_audit.yaml", project / "recipes")
-    done = run("analyse", "cost_model", "paper_audit", "--scale", "tiny")
-    assert done.exit_code == 0, done.output
-    claims = load(ROOT / "recipes").recipe("paper_audit").claims
-    assert plain(done.stdout).startswith(f"evidence about {len(claims)} claims: ")
-    said = plain(run("judge", "--scale", "tiny").stdout)
-    assert said.startswith(f"{len(claims)} claims; ")
-    assert said.endswith("in results/tiny/")
-    assert sum(map(int, re.findall(r"(\d+) [a-z]", said.partition("; ")[2]))) == len(claims)
-    rows = json.loads((project / "results/tiny/paper_audit/verdicts.json").read_text())
-    assert {row["claim"] for row in rows} == claims.keys()
 
 
 @pytest.mark.slow

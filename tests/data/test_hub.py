@@ -15,11 +15,10 @@ from stemrepro.data.archives import fetch
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.card import data_card
 from stemrepro.data.corpus import build_corpus
-from stemrepro.data.encoding import write_blocks
 from stemrepro.data.hub import take
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.items import write_items
-from stemrepro.data.tokenizer import train_tokenizer
+from tests.conftest import make_text
 
 README = "---\nconfigs:\n- config_name: small\n  data_files:\n  - split: train\n    path: small/*.parquet\n---\n"
 
@@ -71,12 +70,8 @@ def test_documents_in_order_with_their_revision(dataset, tmp_path, streaming):
 
 def test_all_the_way_to_blocks(dataset, tmp_path):
     planned, raw = mix(dataset), tmp_path / "raw"
-    fetch(planned, raw)
-    build_corpus("ships", planned, raw, tmp_path / "corpus")
-    corpus = tmp_path / "corpus" / "corpus.parquet"
-    write_items(planned, raw, corpus, tmp_path / "items")
-    train_tokenizer(corpus, 280, tmp_path / "tokenizer.json")
-    write_blocks(corpus, tmp_path / "tokenizer.json", tmp_path / "blocks")
+    make_text(tmp_path, planned, 280)
+    write_items(planned, raw, tmp_path / "corpus/corpus.parquet", tmp_path / "items")
     blocks = TokenBlocks(tmp_path / "blocks", "train", 16, 280)
     assert blocks.batch(0, 0, 2).shape == (2, 17)
     data_card(tmp_path, tmp_path / "blocks", tmp_path / "card.md")

@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 
 from stemrepro.config.mixes import NeedlesMix
-from stemrepro.data.archives import fetch
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.data.corpus import build_corpus
-from stemrepro.data.encoding import write_blocks
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.needles import BARE, Deal, clauses, documents_of, needle, prose_of
-from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
+from stemrepro.data.tokenizer import read_tokenizer
+from tests.conftest import make_text
 
 PROSE = "In the beginning was light; and there was dark. Then came the day, and it was long"
 DEAL = Deal(keys=16, values=8, of_document=(2, 4), clauses=3, needles=3, bare=0.5)
@@ -74,12 +72,7 @@ def test_keys_of_a_document_come_up_alike():
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory, catalog):
-    folder, mix = tmp_path_factory.mktemp("needles"), catalog.mixes["needles-sample"]
-    fetch(mix, folder / "raw")
-    build_corpus("needles-sample", mix, folder / "raw", folder / "corpus")
-    train_tokenizer(folder / "corpus/corpus.parquet", 320, folder / "tokenizer.json")
-    write_blocks(folder / "corpus/corpus.parquet", folder / "tokenizer.json", folder / "blocks")
-    return folder
+    return make_text(tmp_path_factory.mktemp("needles"), catalog.mixes["needles-sample"], 320)
 
 
 def test_no_prose_is_in_two_splits_or_twice(place, catalog):

@@ -5,10 +5,9 @@ import pytest
 
 from stemrepro.config.mixes import MOST_WORDS, RecallMix
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.data.corpus import build_corpus
-from stemrepro.data.encoding import write_blocks
 from stemrepro.data.recall import made_up_words, pairs_and_queries, recall_documents
-from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
+from stemrepro.data.tokenizer import read_tokenizer
+from tests.conftest import make_text
 
 MIX = RecallMix(kind="recall", keys=16, values=16, pairs=(2, 4), length=33, documents=40)
 
@@ -45,9 +44,7 @@ def test_splits_share_no_document():
 
 
 def test_a_block_is_a_document(tmp_path):
-    build_corpus("recall", MIX, tmp_path / "raw", tmp_path / "corpus")
-    train_tokenizer(tmp_path / "corpus/corpus.parquet", 257 + 32, tmp_path / "tokenizer.json")
-    write_blocks(tmp_path / "corpus/corpus.parquet", tmp_path / "tokenizer.json", tmp_path / "blocks")
+    make_text(tmp_path, MIX, 257 + 32)
     blocks, tokenizer = TokenBlocks(tmp_path / "blocks", "train", 33, 289), read_tokenizer(tmp_path / "tokenizer.json")
     assert blocks.about["tokens"] == 40 * 33
     for row in blocks.at(np.arange(blocks.count)).tolist():

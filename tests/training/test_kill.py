@@ -11,6 +11,7 @@ import torch
 
 from benchmarks.kills import finish, kill_once, last_step, look, start
 from stemrepro.training.checkpoint import AtomicCheckpointIO, checkpoint_path
+from tests.conftest import written
 
 pytestmark = pytest.mark.slow
 
@@ -21,10 +22,6 @@ WRITES = {
     "while the weights are written": 12,
 }
 """Which of a run's file writes it dies at: config, snapshot at 3, metrics, checkpoint and hash at 5, ..., weights."""
-
-
-def files(run):
-    return {path.name: path.read_bytes() for path in run.folder.iterdir() if path.name != "provenance.json"}
 
 
 def kill_after(run, step, threads=1):
@@ -50,7 +47,7 @@ def wholes():
 def whole(run, threads, wholes):
     if threads not in wholes:
         finish(run, threads)
-        wholes[threads] = files(run)
+        wholes[threads] = written(run)
     return wholes[threads]
 
 
@@ -64,7 +61,7 @@ def test_killed_at_a_random_step(make_run, wholes, threads):
     assert unreadable == 0
     assert good >= stop // 5 * 5
     finish(killed, threads)
-    assert files(killed) == expected, f"killed after step {stop}"
+    assert written(killed) == expected, f"killed after step {stop}"
 
 
 @pytest.mark.parametrize("moment", WRITES)
@@ -79,7 +76,7 @@ def test_killed_while_writing(make_run, wholes, moment):
     assert not killed.weights.exists()
     assert died == {1: 0, 3: 4, 4: 4, 5: 4, 12: 12}[WRITES[moment]]
     finish(killed)
-    assert files(killed) == expected
+    assert written(killed) == expected
 
 
 def test_killed_between_a_save_and_a_validation(make_run, wholes):
@@ -89,7 +86,7 @@ def test_killed_between_a_save_and_a_validation(make_run, wholes):
     killed = other(run, "killed")
     kill_after(killed, 6)
     finish(killed)
-    assert files(killed) == expected
+    assert written(killed) == expected
 
 
 def tensors(value, prefix=""):
@@ -140,7 +137,7 @@ def test_kill_after_kill(make_run, wholes):
         assert outcome["unreadable"] == 0, seen
         assert outcome["lost"] <= run.training.save_every, seen
     finish(killed)
-    assert files(killed) == expected
+    assert written(killed) == expected
 
 
 def test_a_garbled_checkpoint_is_named_and_the_one_before_used(make_run, wholes, capfd):
@@ -156,4 +153,4 @@ def test_a_garbled_checkpoint_is_named_and_the_one_before_used(make_run, wholes,
 
     with pytest.warns(UserWarning, match=r"step000000010\.ckpt is damaged"):
         train(killed, lambda *_: None)
-    assert files(killed) == expected
+    assert written(killed) == expected
