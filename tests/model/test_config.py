@@ -45,15 +45,8 @@ def test_impossible_shapes(change, words):
 
 def test_a_later_field_is_written_where_it_changes_something():
     """So that runs made before it keep their settings."""
-    shape = {
-        "vocab": 50,
-        "width": 16,
-        "layers": 4,
-        "heads": 4,
-        "kv_heads": 2,
-        "ffn_width": 24,
-        "replaced_layers": (1, 3),
-    }
+    shape = {"vocab": 50, "width": 16, "layers": 4, "heads": 4, "kv_heads": 2, "ffn_width": 24}
+    shape["replaced_layers"] = (1, 3)
     plain, other = ModelConfig(**shape), ModelConfig(**shape, pair_rows=75, slots=4)
     assert plain.settings["replaced_layers"] == [1, 3]
     assert other.settings == plain.settings | {"pair_rows": 75, "slots": 4}

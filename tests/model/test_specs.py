@@ -16,17 +16,8 @@ from stemrepro.model.ffn.naming import module_of
 from stemrepro.model.specs import FFNS, _counted, check, spec
 from stemrepro.model.transformer import Decoder
 
-SHAPE = {
-    "vocab": 97,
-    "width": 24,
-    "layers": 4,
-    "heads": 4,
-    "kv_heads": 2,
-    "ffn_width": 40,
-    "rank": 5,
-    "experts": 4,
-    "slots": 3,
-}
+SHAPE = {"vocab": 97, "width": 24, "layers": 4, "heads": 4, "kv_heads": 2, "ffn_width": 40}
+SHAPE |= {"rank": 5, "experts": 4, "slots": 3}
 OWN = """from stemrepro.model.ffn.base import matrix
 from stemrepro.model.ffn.stem import Stem
 
