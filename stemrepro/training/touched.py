@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from stemrepro.common.errors import UserError
 from stemrepro.model.ffn.base import table_parameters
 from stemrepro.training.compiling import compiled
-from stemrepro.training.table_adamw import TableAdamW
+from stemrepro.training.rowwise import TableAdamW
 
 
 def summed(gradient: Tensor) -> Tensor:

@@ -234,18 +234,3 @@ def test_a_scale_has_its_bases_values_and_its_own(folder):
     changed = {"base": "laptop", "mid": None, "scoreboard": "results/mine", "model": mine.model}
     assert laptop.model_copy(update=changed) == mine
     assert laptop.model.model_copy(update={"width": 64}) == mine.model
-
-
-@pytest.mark.parametrize("kind", ["scales", "recipes"])
-def test_files_whose_name_no_command_could_carry(folder, kind):
-    source = folder / ("scales/smoke.yaml" if kind == "scales" else "rivals.yaml")
-    source.rename(source.with_name("a;touch x.yaml"))
-    with pytest.raises(UserError, match=r"'a;touch x' is no name"):
-        load(folder)
-
-
-def test_an_unknown_scale_or_recipe_names_those_there_are(catalog):
-    with pytest.raises(UserError, match=r"'huge' is unknown \(recipes/scales/ has .*laptop, .*smoke, start, width\)"):
-        catalog.scale("huge")
-    with pytest.raises(UserError, match="'rival' is unknown; did you mean 'rivals'"):
-        catalog.recipe("rival")

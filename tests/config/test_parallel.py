@@ -1,7 +1,6 @@
 """What a block `parallel` refuses, each in a sentence."""
 
 import pytest
-from pydantic import ValidationError
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
@@ -48,8 +47,3 @@ def test_what_cannot_be_is_refused(tiny, parallel, training, fields, reason):
 )
 def test_what_can_be_passes(tiny, parallel, training, fields):
     Parallel(**{"devices": 2} | parallel).check("'it'", *settings(tiny, STEM, training, **fields))
-
-
-def test_one_device_is_no_block():
-    with pytest.raises(ValidationError, match="leave the block out"):
-        Parallel(strategy="ddp", devices=1)

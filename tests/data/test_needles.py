@@ -7,7 +7,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from stemrepro.config.mixes import NeedlesMix
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.needles import BARE, Deal, clauses, documents_of, needle, prose_of
@@ -95,18 +94,3 @@ def test_words_are_tokens_and_documents_are_longer_than_sequences(place, catalog
     blocks = TokenBlocks(place / "blocks", "train", 64, 320)
     ends = (blocks.at(np.arange(blocks.count))[:, :-1] == 0).sum(axis=1).numpy()
     assert np.mean(ends == 0) > 0.2  # of the sample's short documents; the scale's are longer
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"keys": 4000, "values": 4000}, "there are 4900 words"),
-        ({"of_document": (2, 32)}, "of_document 32: more than there are keys"),
-        ({"bare": 1.0}, "bare 1: without prose"),
-        ({"vendored": False}, "either `sources` of it or `vendored: true`"),
-        ({"vendored": False, "sources": ("novels",)}, "there is no source 'novels'"),
-    ],
-)
-def test_mixes_that_can_not_be(catalog, fields, words):
-    with pytest.raises(ValueError, match=words):
-        NeedlesMix(**catalog.mixes["needles-sample"].model_dump() | fields)

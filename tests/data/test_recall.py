@@ -55,16 +55,3 @@ def test_a_block_is_a_document(tmp_path):
         dealt = {}
         assert all(dealt.setdefault(key, value) == value for key, value in pairs)
         assert len(dealt) in (2, 4)
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"length": 32}, "an odd number"),
-        ({"keys": 4000, "values": 4000}, "there are 4900 words"),
-        ({"pairs": (16,)}, "a quarter of length 33"),
-    ],
-)
-def test_mixes_that_can_not_be(fields, words):
-    with pytest.raises(ValueError, match=words):
-        RecallMix(**MIX.model_dump() | fields)

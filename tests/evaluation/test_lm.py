@@ -223,9 +223,3 @@ def test_prompts_are_worded_as_lm_evals_own(task):
     line = json.dumps({"question": "Predators eat", "passage": "It is.", "options": "A. x\nB. y", "answer": answer})
     (item,), _ = parse(task, [line])
     assert item.query == apply_template(template, ORIGINAL[task])
-
-
-def test_only_greedy_continuations_are_served(lm):
-    settings = {"until": [], "max_gen_toks": 6, "do_sample": True, "temperature": 2.0}
-    with pytest.raises(UserError, match="generation: only greedy continuations are served"):
-        lm.generate_until([request("The", settings, kind="generate_until")])

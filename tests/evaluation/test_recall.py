@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from stemrepro.common.errors import UserError
 from stemrepro.config.scores import Recall
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.recall import made_up_words
@@ -60,12 +59,6 @@ def test_first_queries_are_those_of_a_key_for_the_first_time(monkeypatch, place)
     slow = answers(monkeypatch, place, "slow")
     assert (slow["first_right"] == 0).all()
     np.testing.assert_array_equal(slow["right"], slow["queries"] - slow["first_queries"])
-
-
-def test_a_tokenizer_of_another_mix_is_refused(place, sample):
-    run, _ = place
-    with pytest.raises(UserError, match="splits the words of the task; it was trained on another mix"):
-        recall.score(run, quiet, ASKED, sample / "tokenizer.json", 16, 16)
 
 
 def test_written_lines(monkeypatch, place, tmp_path):

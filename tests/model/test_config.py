@@ -26,12 +26,6 @@ def test_the_papers_layers():
     assert layers_of("none", 32) == ()
 
 
-@pytest.mark.parametrize(("placement", "layers"), [("third", 2), ("half", 1), ("full", 1)])
-def test_a_placement_for_too_few_layers_is_named(placement, layers):
-    with pytest.raises(UserError, match=f"'{placement}' needs layers >= .*layers {layers}"):
-        layers_of(placement, layers)
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [({"heads": 3}, "heads 3 does not divide width 16"), ({"kv_heads": 3}, "kv_heads 3 does not divide heads 4"),

@@ -182,13 +182,9 @@ def test_what_it_goes_on_from_is_part_of_its_settings(parent, catalog, tiny):
     ("fields", "words"),
     [
         ({"extends": {"sequence": 2}, "width": 2}, "width can't stand with it"),
-        ({"extends": {"sequence": 2}, "tuned": True}, "tuned can't stand with it"),
-        ({"extends": {"sequence": 0}}, "greater than 0"),
-        ({"extends": {"sequence": 2, "tables": "some"}}, "'kept', 'anew', 'token-means' or 'mean-row'"),
         ({"extends": {"tables": "token-means"}}, "are made of a dense arm; name it in 'arm'"),
         ({"extends": {"arm": "dense"}}, "arm 'dense': a dense arm has no tables to keep"),
         ({"extends": {"arm": "dense", "tables": "mean-row", "sequence": 4}}, "leave 'sequence' and 'text' out"),
-        ({"extends": {"arm": "dense", "tables": "mean-row", "text": "mid"}}, "leave 'sequence' and 'text' out"),
     ],
 )
 def test_variants_that_can_not_extend(fields, words):

@@ -157,11 +157,9 @@ def test_a_model_that_cannot_be_is_one_sentence(home, key, value):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda c: c | {"seed": "0"}, "seed: .*'0'"),
         (lambda c: c | {"arm": "../../etc"}, "arm: "),
         (lambda c: c | {"data": {"mix": "../..", "train_sha256": ""}}, r"data\.mix: "),
         (lambda c: c | {"training": c["training"] | {"batch": 0}}, r"training\.batch: .*greater than 0"),
-        (lambda c: c | {"training": None}, "training: "),
         (lambda c: {"model": c["model"]}, "arm: Field required"),
     ],
 )
@@ -185,10 +183,8 @@ def test_yaml_that_is_no_settings_is_refused_and_differs_in_everything(home, tex
     ("line", "words"),
     [
         ("[1]", "line 13: .*object"),
-        ('{"step": 3}', r"line 13\.tokens: Field required"),
         (ROW.replace("4.0", '"4.0"'), r"line 13\.loss: "),
         (ROW.replace("4.0", "NaN"), r"line 13\.loss: .*finite"),
-        (ROW.replace("13", "0"), r"line 13\.step: "),
         (ROW.replace("}", ', "validation": [1]}'), r"line 13\.validation: "),
         ("[" * 100_000, "is missing or damaged"),
     ],

@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import nn
 
-from stemrepro.common.errors import UserError
 from stemrepro.model.ffn.base import table_parameters
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.touched import TouchedAdamW, clip, new_moments, sparse_gradients
@@ -104,11 +103,3 @@ def test_no_gradient_of_a_run_has_more_rows_than_its_batch(make_run, arm):
     tables = table_parameters(module.model).values()
     assert tables
     assert all(table.grad.is_sparse and table.grad._nnz() <= 2 * 32 for table in tables)
-
-
-def test_a_table_of_another_kind_is_refused():
-    model = nn.Module()
-    model.ffn = nn.Module()
-    model.ffn.table = nn.Linear(4, 9)
-    with pytest.raises(UserError, match=r"ffn\.table\.weight is no nn\.Embedding"):
-        sparse_gradients(model)
