@@ -150,12 +150,6 @@ def some_prose(documents: list[Document], kilobytes: int) -> list[Document]:
     return kept
 
 
-def prose_by_split(documents: list[Document]) -> dict[str, list[str]]:
-    """Return the texts of whole documents by their splits."""
-    splits = assign_splits(documents)
-    return {split: [d.text for d in documents if splits[d.source, d.id] == split] for split in SPLITS}
-
-
 def made_text(
     mix: Mix, raw: Path, out: Path, prose: list[Document], kept: list[Document]
 ) -> tuple[tuple[str, ...], list[tuple[Document, str]]]:
@@ -181,7 +175,9 @@ def made_text(
         words = tuple(word for side in deal.words() for word in side)
         plain = {(document.source, document.id) for document in kept}
         rest = [document for document in prose if (document.source, document.id) not in plain]
-        texts = prose_by_split(some_prose(rest, mix.kilobytes))
+        rest = some_prose(rest, mix.kilobytes)
+        splits = assign_splits(rest)
+        texts = {split: [d.text for d in rest if splits[d.source, d.id] == split] for split in SPLITS}
         return words, needle_documents(texts, deal)
     if mix.kind == "invented":
         vocabulary = invented_words(mix.names, mix.attributes, mix.values)

@@ -6,7 +6,8 @@ Variants of recipes say which. Torch isn't imported, as workers' parents need th
 from dataclasses import dataclass
 from pathlib import Path
 
-from stemrepro.data.integrity import read_index, verified_hash
+from stemrepro.config.mixes import InventedMix
+from stemrepro.data.integrity import read_index, store_corpus, verified_hash
 
 
 def write_vocabularies(corpus: Path, sizes: list[int], out: Path) -> None:
@@ -18,6 +19,23 @@ def write_vocabularies(corpus: Path, sizes: list[int], out: Path) -> None:
     for size in sizes:
         train_tokenizer(corpus, size, out / str(size) / "tokenizer.json")
         write_blocks(corpus, out / str(size) / "tokenizer.json", out / str(size) / "blocks")
+
+
+def write_people(mix: InventedMix, sizes: list[int], tokenizer_file: Path, out: Path) -> None:
+    """Write `out`/<size>/corpus.parquet and `out`/<size>/blocks for each number of people.
+
+    Raises:
+        ValueError: there are fewer names than people.
+    """
+    from stemrepro.data.encoding import write_blocks
+    from stemrepro.data.invented import invented_documents
+
+    out.mkdir(parents=True, exist_ok=True)
+    for size in sizes:
+        made = invented_documents(mix.names, mix.attributes, mix.values, size, mix.exposures)
+        rows = [{"source": d.source, "id": d.id, "split": split, "text": d.text} for d, split in made]
+        store_corpus(rows, out / str(size) / "corpus.parquet")
+        write_blocks(out / str(size) / "corpus.parquet", tokenizer_file, out / str(size) / "blocks")
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ from stemrepro.common.errors import UserError
 from stemrepro.config.mixes import InventedMix
 from stemrepro.data.integrity import read_index
 from stemrepro.data.invented import EVERY, invented_documents, people, sentence, words
-from stemrepro.data.people import write_people
 from stemrepro.data.tokenizer import read_tokenizer
-from stemrepro.data.vocabularies import own_text
+from stemrepro.data.vocabularies import own_text, write_people
 from tests.conftest import make_text
 
 MIX = InventedMix(kind="invented", names=8, attributes=3, values=4, people=40, exposures=5)
