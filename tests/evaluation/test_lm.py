@@ -142,16 +142,8 @@ def write_items(folder, count):
         for number in range(count):
             size = 2 if name in ("boolq", "piqa") else 4
             choices = [" ".join(lots.choice(tokens, 3)) + f" {number}{letter}" for letter in "abcd"[:size]]
-            rows.append(
-                {
-                    "id": f"{number}",
-                    "cluster": f"{number}",
-                    "query": f"{name} {number}",
-                    "choices": choices,
-                    "gold": int(lots.integers(size)),
-                    "evidence": "",
-                }
-            )
+            about = {"id": f"{number}", "cluster": f"{number}", "query": f"{name} {number}", "evidence": ""}
+            rows.append(about | {"choices": choices, "gold": int(lots.integers(size))})
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
 

@@ -68,7 +68,7 @@ def test_a_mixture_costs_what_its_chosen_experts_cost(ffn, top_k):
     assert counter.get_total_flops() == 2 * 16 * flops_per_token(model.config, 16)
 
 
-def test_value_embeddings_pairs_and_shared_tables_are_counted():
+def test_flops_of_value_embeddings_pairs_and_shared_tables():
     for fields in (
         {"value_layers": (1, 3)},
         {"pair_rows": 50},
@@ -76,9 +76,6 @@ def test_value_embeddings_pairs_and_shared_tables_are_counted():
         {"ffn": "stem", "placement": "full", "table_shared": True},
     ):
         model = Decoder(config(**fields))
-        counts = parameter_counts(model.config)
-        assert counts["total"] == sum(parameter.numel() for parameter in model.parameters())
-        assert counts["tables"] == sum(parameter.numel() for parameter in table_parameters(model).values())
         tokens = torch.randint(0, 97, (2, 16))
         with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
             model(tokens)

@@ -16,7 +16,6 @@ from stemrepro.config.arm import run_settings
 from stemrepro.config.scale import Extension, Variant
 from stemrepro.model.transformer import build
 from stemrepro.training import callbacks
-from stemrepro.training.checkpoint import beginning_of
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.run import InitFrom
 from stemrepro.training.schedule import schedule_factor
@@ -87,34 +86,6 @@ def test_two_stages_equal_a_plain_loop_through_both(parent, catalog, tiny, table
     assert [row["loss"] for row in rows(child)] == pytest.approx(losses, abs=2e-5)
     for name, weight in load_file(child.weights).items():
         torch.testing.assert_close(weight, model.state_dict()[name], atol=2e-5, rtol=1e-3)
-
-
-def test_the_first_step_is_of_the_parents_model_on_longer_text(parent, catalog, tiny):
-    child = longer(parent, catalog, tiny)
-    train(child, quiet)
-    model = build(child.model, 5).eval()
-    model.load_state_dict(load_file(parent.weights))
-    blocks = LanguageModule(replace(child, init_from=None)).blocks
-    batch = blocks.batch(child.seed, 0, child.training.batch)
-    with torch.no_grad():
-        first = torch.nn.functional.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten()).item()
-    assert batch.shape[1] == 2 * parent.training.sequence + 1
-    assert rows(child)[0]["loss"] == pytest.approx(first, abs=1e-5)
-
-
-def test_tables_anew_are_those_that_the_seed_draws_and_the_rest_is_the_parents(parent, catalog, tiny):
-    child = longer(parent, catalog, tiny, "anew")
-    module = LanguageModule(child)
-    module.take_over(beginning_of(child))
-    drawn, trained = build(child.model, child.seed).state_dict(), load_file(parent.weights)
-    for name, weight in module.model.state_dict().items():
-        assert torch.equal(weight, (drawn if "table" in name else trained)[name])
-    optimizer = module.configure_optimizers()["optimizer"]
-    tables = {id(p) for name, p in module.model.named_parameters() if "table" in name}
-    with_state = {id(p) for p in optimizer.state}
-    assert with_state == {id(p) for p in module.model.parameters()} - tables
-    assert {float(state["step"]) for state in optimizer.state.values()} == {12.0}
-    assert {group["lr"] for group in optimizer.param_groups} != {0.0}
 
 
 @pytest.mark.parametrize("stop", [3, 5])

@@ -197,16 +197,6 @@ def test_rows_of_no_training_are_named_by_line(home, line, words):
         read_metrics(RUN)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [("[1]", "object"), ("{}", "commit: Field required"), ('{"commit": 3}', "commit: "), ("[" * 100_000, "recursion")],
-)
-def test_a_record_of_no_run_is_not_exported(home, text, words):
-    (RUN / "provenance.json").write_text(text)
-    with pytest.raises(UserError, match=rf"provenance\.json is missing or damaged .*{words}"):
-        call("export", RUN, "out")
-
-
 def test_a_runs_own_settings_are_read_as_they_are_written(home):
     settings = read_config(RUN)
     assert settings.written == home.config == yaml.safe_load((RUN / "config.yaml").read_text())
