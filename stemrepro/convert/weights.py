@@ -4,7 +4,7 @@ from torch import Tensor
 
 from stemrepro.common.errors import UserError
 from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
-from stemrepro.model.ffn.loading import ffn_class
+from stemrepro.model.ffn.base import ffn_class
 from stemrepro.model.ffn.naming import OWN_FILE
 from stemrepro.model.specs import spec
 from stemrepro.model.transformer import Decoder

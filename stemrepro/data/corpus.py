@@ -17,6 +17,7 @@ import hashlib
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from stemrepro.common.errors import UserError
@@ -165,7 +166,7 @@ def made_text(
     if mix.kind == "facts":
         countries = chosen(read_countries(mix, raw), mix.entities, mix.always)
         atlas = make_atlas(countries, mix.untold, mix.whole, (document.text for document in kept))
-        write_json(out / FILE, atlas.to_json())
+        write_json(out / FILE, asdict(atlas))
         return atlas.words, atlas_documents(atlas, mix.repeats)
     if mix.kind == "recall":
         words = tuple(word for side in made_up_words(mix.keys, mix.values) for word in side)

@@ -10,8 +10,7 @@ from stemrepro.cli.skeletons import NETWORK
 from stemrepro.common.errors import UserError
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import flops_per_token, parameter_counts
-from stemrepro.model.ffn.base import FFN, is_table
-from stemrepro.model.ffn.loading import ffn_class
+from stemrepro.model.ffn.base import FFN, ffn_class, is_table
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.model.specs import FFNS, _counted, check, spec
 from stemrepro.model.transformer import Decoder

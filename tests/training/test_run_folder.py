@@ -19,7 +19,7 @@ from stemrepro.config.address import Address
 from stemrepro.evaluation.edit_session import EditSession
 from stemrepro.evaluation.lm import StemLM
 from stemrepro.evaluation.weights import load_folder
-from stemrepro.model.ffn.loading import ffn_class
+from stemrepro.model.ffn.base import ffn_class
 from stemrepro.training.checkpoint import AtomicCheckpointIO
 from stemrepro.training.retrofit import beginning
 from stemrepro.training.run import InitFrom
