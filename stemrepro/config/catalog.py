@@ -158,13 +158,13 @@ def _check_parent(recipe: Recipe, address: Address, place: Address) -> None:
 
 def _check_recipe(name: str, recipe: Recipe, file: Path, catalog: Catalog) -> Recipe:
     """Return the recipe with the cells of claims and estimates as numbers; UserError for an unknown name in it."""
-    for what, names, there, place in (
+    for what, names, there, where in (
         ("arm", recipe.arms, catalog.arms, "recipes/arms.yaml"),
         ("variant", recipe.variants, catalog.variants, "recipes/variants.yaml"),
         ("scale", recipe.scales, catalog.scales, "recipes/scales/"),
     ):
         if strange := [name for name in names if name not in there]:
-            raise UserError(f"{file}: {unknown(what, strange[0], there, place)}")
+            raise UserError(f"{file}: {unknown(what, strange[0], there, where)}")
     scales = {name: scale for name, scale in catalog.scales.items() if recipe.runs_at(name, scale)}
     for address, (where, scale) in itertools.product(recipe.wanted(), scales.items()):
         try:

@@ -57,7 +57,8 @@ class FFN(nn.Module):
 
     def gate_vectors(self, x: Tensor, places: Places) -> Tensor | None:
         """Return SiLU(W_g x) [n, ffn_width], by which `up_vectors` are multiplied; None where there is no W_g."""
-        return F.silu(self.gate(x[places])) if hasattr(self, "gate") else None
+        gate = getattr(self, "gate", None)
+        return None if gate is None else F.silu(gate(x[places]))
 
 
 @cache
