@@ -6,6 +6,7 @@ import shutil
 import signal
 import sqlite3
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from stemrepro.common.files import sha256
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import Arm, run_settings
-from stemrepro.config.mixes import SampleMix
+from stemrepro.config.mixes import Mix, SampleMix
 from stemrepro.config.scale import Scale, Variant
 from stemrepro.config.scores import PlannedTasks
 from stemrepro.data.archives import fetch
@@ -72,28 +73,28 @@ def copy_recipes(folder: Path, *names: str) -> None:
         shutil.copy(ROOT / f"recipes/{name}.yaml", folder / "recipes")
 
 
+def make_text(folder: Path, mix: Mix, vocab: int) -> Path:
+    """Write raw/, corpus/, tokenizer.json and blocks/ of a mix into a folder, by the real data stages; return it."""
+    fetch(mix, folder / "raw")
+    build_corpus("own", mix, folder / "raw", folder / "corpus")
+    train_tokenizer(folder / "corpus/corpus.parquet", vocab, folder / "tokenizer.json")
+    write_blocks(folder / "corpus/corpus.parquet", folder / "tokenizer.json", folder / "blocks")
+    return folder
+
+
 @pytest.fixture(scope="session")
 def sample(tmp_path_factory):
     """corpus/, items/, tokenizer.json and blocks/ of the vendored sample at vocabulary 300."""
-    folder = tmp_path_factory.mktemp("sample")
     mix = SampleMix(kind="sample")
-    fetch(mix, folder / "raw")
-    build_corpus("sample", mix, folder / "raw", folder / "corpus")
-    write_items(mix, folder / "raw", folder / "corpus" / "corpus.parquet", folder / "items")
-    train_tokenizer(folder / "corpus" / "corpus.parquet", 300, folder / "tokenizer.json")
-    write_blocks(folder / "corpus" / "corpus.parquet", folder / "tokenizer.json", folder / "blocks")
+    folder = make_text(tmp_path_factory.mktemp("sample"), mix, 300)
+    write_items(mix, folder / "raw", folder / "corpus/corpus.parquet", folder / "items")
     return folder
 
 
 @pytest.fixture(scope="session")
 def atlas_sample(tmp_path_factory, catalog):
     """corpus/ with facts.json, tokenizer.json and blocks/ of the vendored countries at vocabulary 512."""
-    folder, mix = tmp_path_factory.mktemp("atlas"), catalog.mixes["atlas-sample"]
-    fetch(mix, folder / "raw")
-    build_corpus("atlas-sample", mix, folder / "raw", folder / "corpus")
-    train_tokenizer(folder / "corpus" / "corpus.parquet", 512, folder / "tokenizer.json")
-    write_blocks(folder / "corpus" / "corpus.parquet", folder / "tokenizer.json", folder / "blocks")
-    return folder
+    return make_text(tmp_path_factory.mktemp("atlas"), catalog.mixes["atlas-sample"], 512)
 
 
 TINY = {
@@ -123,18 +124,38 @@ def tiny():
 TASKS = ("openbookqa", "atlas_capital")
 
 
+def run_of(folder: Path, text: Path, mix: str, arm: str, chosen: Arm, scale: Scale, seed: int = 0) -> Run:
+    """Return a run in a folder, of an arm at a scale, on a text that `make_text` wrote."""
+    address, data_hash = Address(MAIN, arm), sha256(text / "blocks/train.bin")
+    model, training = run_settings(address, chosen, Variant(), scale)
+    run_folder = folder / address.path / f"seed{seed}"
+    return Run(address, seed, model, training, run_folder, mix, text / "blocks", data_hash)
+
+
+def with_vocab(scale: Scale, vocab: int, **training: object) -> Scale:
+    """Return a scale with another vocabulary, and other fields of `training`."""
+    changed = scale.training.model_copy(update=training)
+    return scale.model_copy(update={"model": scale.model.model_copy(update={"vocab": vocab}), "training": changed})
+
+
+def retrained(run: Run, name: str = "", **training: object) -> Run:
+    """Return a run with other fields of `training`, in a folder next to its own where a name is given."""
+    folder = run.folder.with_name(name) if name else run.folder
+    return replace(run, folder=folder, training=run.training.model_copy(update=training))
+
+
+def written(run: Run) -> dict[str, bytes]:
+    """Return what a run has left in its folder, but for its provenance."""
+    return {path.name: path.read_bytes() for path in run.folder.iterdir() if path.name != "provenance.json"}
+
+
 @pytest.fixture(scope="session")
 def runs_in(sample, tiny, catalog):
     """runs_in(folder)("stem-full", seed) -> a Run of 12 steps in the folder."""
-    blocks = sample / "blocks"
-    data_hash = sha256(blocks / "train.bin")
 
     def make(folder: Path, arm: str, seed: int = 0, scale: Scale = tiny, **fields: object) -> Run:
         chosen = Arm.model_validate(catalog.arms[arm].model_dump() | fields)
-        address = Address(MAIN, arm)
-        model, training = run_settings(address, chosen, Variant(), scale)
-        run_folder = folder / address.path / f"seed{seed}"
-        return Run(address, seed, model, training, run_folder, "sample", blocks, data_hash)
+        return run_of(folder, sample, "sample", arm, chosen, scale, seed)
 
     return lambda folder: partial(make, folder)
 
@@ -150,14 +171,10 @@ def atlas_run(atlas_sample, tiny, catalog, tmp_path_factory):
     """atlas_run("stem-full", seed) -> a trained Run of 12 steps on the mix of facts."""
     from stemrepro.training.train import train  # needs torch, which .ci/run's second Python hasn't
 
-    folder = tmp_path_factory.mktemp("atlas-runs")
-    scale = tiny.model_copy(update={"model": tiny.model.model_copy(update={"vocab": 512})})
+    folder = tmp_path_factory.mktemp("atlas-runs") / "runs/tiny"
 
     def make(arm: str, seed: int = 0) -> Run:
-        address, blocks = Address(MAIN, arm), atlas_sample / "blocks"
-        model, training = run_settings(address, catalog.arms[arm], Variant(), scale)
-        run_folder = folder / "runs" / "tiny" / address.path / f"seed{seed}"
-        run = Run(address, seed, model, training, run_folder, "atlas-sample", blocks, sha256(blocks / "train.bin"))
+        run = run_of(folder, atlas_sample, "atlas-sample", arm, catalog.arms[arm], with_vocab(tiny, 512), seed)
         train(run, quiet)
         return run
 

@@ -48,6 +48,10 @@ app = typer.Typer(
     help="Reproduces the STEM paper, claim by claim.",
 )  # fmt: skip
 Scale = Annotated[str, typer.Option(help="a file of recipes/scales/", autocompletion=names.scales)]
+Recipes = Annotated[
+    list[str] | None,
+    typer.Option("--recipe", help="only what this recipe needs; may be repeated", autocompletion=names.recipes),
+]
 Addresses = Annotated[
     list[str] | None,
     typer.Argument(

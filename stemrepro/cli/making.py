@@ -9,14 +9,15 @@ from typing import Annotated
 import typer
 
 from stemrepro.cli import names
-from stemrepro.cli.base import Addresses, Scale, app
+from stemrepro.cli.base import Addresses, Recipes, Scale, app
 from stemrepro.common.errors import unknown
 from stemrepro.common.paths import DATA, RESULTS, RUNS, SCORES
 from stemrepro.common.provenance import no_repository
 from stemrepro.common.stopping import leave_with_parent
 from stemrepro.config.scores import PARTS
 
-OF_MIX, OF_SCALE = ("fetch", "corpus"), ("tokenizer", "blocks", "check")
+OF_MIX = ("fetch", "corpus")
+STEPS = (*OF_MIX, "tokenizer", "blocks", "check")
 
 
 @app.command()
@@ -24,10 +25,7 @@ def reproduce(
     scale: Annotated[
         str | None, typer.Option(help="a file of recipes/scales/", autocompletion=names.scales, show_default="laptop")
     ] = None,
-    recipe: Annotated[
-        list[str] | None,
-        typer.Option(help="only what this recipe needs; may be repeated", autocompletion=names.recipes),
-    ] = None,
+    recipe: Recipes = None,
     untracked: Annotated[bool, typer.Option("--untracked", help="leave MLflow alone")] = False,
 ) -> None:
     """Do all steps of a scale or a recipe, from text to figures and verdicts, each as far as it isn't done."""
@@ -60,13 +58,7 @@ def warn_of_links() -> None:
 
 
 @app.command()
-def plan(
-    scale: Scale = "laptop",
-    recipe: Annotated[
-        list[str] | None,
-        typer.Option(help="only what this recipe needs; may be repeated", autocompletion=names.recipes),
-    ] = None,
-) -> None:
+def plan(scale: Scale = "laptop", recipe: Recipes = None) -> None:
     """Check recipes/; print the arms of a scale, and an estimate of runs, FLOPs, time and disk."""
     from rich.console import Console
 
@@ -83,10 +75,12 @@ def plan(
 @app.command()
 def data(
     step: Annotated[
-        str | None, typer.Argument(metavar=f"[{'|'.join((*OF_MIX, *OF_SCALE))}]", help="all but check when left out")
+        str | None,
+        typer.Argument(help="all but check when left out", **names.one_of("step", STEPS, "stemrepro data")),
     ] = None,
     mix: Annotated[
-        str | None, typer.Option(help="a text of recipes/mixes.yaml, for fetch and corpus", autocompletion=names.mixes)
+        str | None,
+        typer.Option(help="a text of recipes/mixes.yaml, for fetch and corpus", autocompletion=names.keys("mixes")),
     ] = None,
     scale: Scale = "laptop",
 ) -> None:
@@ -94,14 +88,15 @@ def data(
 
     The step check reads the blocks whole and compares them with their hashes.
     """
+    from stemrepro.data.integrity import verified_hash
     from stemrepro.measures.catalog import load
     from stemrepro.pipeline import text
     from stemrepro.pipeline.plan import make_plan
 
-    if step not in (None, *OF_MIX, *OF_SCALE):
-        raise unknown("step", step, (*OF_MIX, *OF_SCALE), "stemrepro data")
     if step == "check":
-        check_blocks(scale)
+        blend = DATA / scale / "mid" / "blocks"
+        for blocks in [DATA / scale / "blocks", *([blend] if blend.exists() else [])]:
+            print(f"{blocks}: all files are those that were written ({verified_hash(blocks, True)})")
         return
     catalog = load()
     if mix is not None and mix not in catalog.mixes:
@@ -117,15 +112,6 @@ def data(
     if step in (None, "blocks"):
         for name in ("vocabularies", "people", "mid"):  # DVC needs them also where no variant has such a text
             (DATA / scale / name).mkdir(exist_ok=True)
-
-
-def check_blocks(scale: str) -> None:
-    """Read the blocks of a scale whole; UserError where one isn't what was written."""
-    from stemrepro.data.integrity import verified_hash
-
-    blend = DATA / scale / "mid" / "blocks"
-    for blocks in [DATA / scale / "blocks", *([blend] if blend.exists() else [])]:
-        print(f"{blocks}: all files are those that were written ({verified_hash(blocks, True)})")
 
 
 @app.command()
@@ -180,7 +166,9 @@ def adopt(
 def score(
     runs: Addresses = None,
     scale: Scale = "laptop",
-    part: Annotated[str | None, typer.Option(help="only this kind", **names.one_of("part", tuple(PARTS)))] = None,
+    part: Annotated[
+        str | None, typer.Option(help="only this kind", **names.one_of("part", tuple(PARTS), "--part"))
+    ] = None,
 ) -> None:
     """Score runs that aren't scored yet: validation losses, benchmarks through lm-eval, angles between FFN vectors."""
     from stemrepro.cli.summary import losses_of_scores

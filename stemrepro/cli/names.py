@@ -3,6 +3,7 @@
 Completion runs whenever the tab key is pressed, so it reads the keys of YAML files and nothing else.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 SWEEPS = RECIPES / "sweeps"
 OTHERS = ("arms", "mixes", "paper", "questions", "shapes", "variants")
 """Files of recipes/ that are no recipes."""
-AFTER = {"step": "stemrepro data", "part": "--part", "confidence": "--confidence", "placement": "--stem"}
 
 
 def _read(file: Path) -> dict:
@@ -44,19 +44,14 @@ def recipes() -> list[str]:
     return [name for name in _stems(RECIPES) if name not in OTHERS]
 
 
-def arms() -> list[str]:
-    """Return the arms of recipes/arms.yaml."""
-    return list(_read(RECIPES / "arms.yaml"))
-
-
-def mixes() -> list[str]:
-    """Return the mixes of recipes/mixes.yaml."""
-    return list(_read(RECIPES / "mixes.yaml"))
+def keys(file: str) -> Callable[[], list[str]]:
+    """Return a completion by the keys of a file of recipes/."""
+    return lambda: list(_read(RECIPES / f"{file}.yaml"))
 
 
 def shapes() -> list[str]:
     """Return published shapes, and scales."""
-    return [*_read(RECIPES / "shapes.yaml"), *scales()]
+    return [*keys("shapes")(), *scales()]
 
 
 def sweeps() -> list[str]:
@@ -68,9 +63,9 @@ def addresses(context: typer.Context, incomplete: str) -> list[str]:
     """Return arms; after an @, variants. Bash splits "dense@ha" into three words."""
     before = context.params.get("runs") or []
     if before and before[-1] == "@":
-        return list(_read(RECIPES / "variants.yaml"))
+        return keys("variants")()
     arm, at, _ = incomplete.partition("@")
-    return [f"{arm}@{variant}" for variant in _read(RECIPES / "variants.yaml")] if at else arms()
+    return [f"{arm}@{variant}" for variant in keys("variants")()] if at else keys("arms")()
 
 
 def claims(incomplete: str) -> list[str]:
@@ -81,17 +76,12 @@ def claims(incomplete: str) -> list[str]:
     return [f"{recipe}/{claim}" for claim in _read(RECIPES / f"{recipe}.yaml").get("claims", {})]
 
 
-def tables() -> list[str]:
-    """Return the blocks of recipes/paper.yaml."""
-    return list(_read(RECIPES / "paper.yaml"))
-
-
-def one_of(what: str, choices: tuple[str, ...]) -> dict:
-    """Return the settings of a typer parameter that takes one of a few words."""
+def one_of(what: str, choices: tuple[str, ...], where: str) -> dict:
+    """Return the settings of a typer parameter, called `where`, that takes one of a few words."""
 
     def parse(value: str) -> str:
         if value not in choices:
-            raise unknown(what, value, choices, AFTER[what])
+            raise unknown(what, value, choices, where)
         return value
 
     return {"parser": parse, "metavar": f"[{'|'.join(choices)}]", "autocompletion": lambda: list(choices)}

@@ -34,7 +34,7 @@ def new_recipe(
         typer.Argument(
             metavar="ARM...",
             help="two or more; the claim is that the last ends below the first",
-            autocompletion=names.arms,
+            autocompletion=names.keys("arms"),
         ),
     ] = None,
     leaderboard: Annotated[
@@ -53,7 +53,8 @@ def new_recipe(
         print(f"  stemrepro plan --scale leaderboard --recipe {name}")
         print("  stemrepro data --scale leaderboard")
         print(f"  stemrepro sweep recipes/sweeps/{name}.yaml --scale leaderboard   # 12 trials; a line for `tuned`")
-        print(f"  make reproduce RECIPE={name}   # 5 seeds on each track; then 'stemrepro report' writes results/{name}.md")
+        print(f"  make reproduce RECIPE={name}   # 5 seeds on each track")
+        print(f"  stemrepro report   # its rows are in results/{name}.md")
         return
     print(f"written: {', '.join(write(name, arms or []))}")
     print(f"next: edit its claim, then 'make reproduce SCALE=smoke RECIPE={name}'; every recipe has a forest plot,")

@@ -103,7 +103,7 @@ def explain(
 def cost(
     shape: Annotated[str, typer.Option(help="a name of recipes/shapes.yaml, or a scale", autocompletion=names.shapes)],
     stem: Annotated[
-        str, typer.Option(help="layers replaced", **names.one_of("placement", ("third", "half", "full")))
+        str, typer.Option(help="layers replaced", **names.one_of("placement", ("third", "half", "full"), "--stem"))
     ] = "third",
     length: Annotated[int | None, typer.Option(min=1, help="tokens per sequence (default: the shape's)")] = None,
     batch: Annotated[int, typer.Option(min=1, help="sequences")] = 1,

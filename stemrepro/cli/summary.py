@@ -59,11 +59,7 @@ def losses_of_runs(runs: Iterable[Run], folder: Path) -> str:
 
 
 def losses_of_scores(addresses: Iterable[Address], folder: Path) -> str:
-    """Return the scored losses, by arm, in a sentence.
-
-    Raises:
-        UserError: a file of them is damaged.
-    """
+    """Return the scored losses, by arm, in a sentence. UserError: a file of them is damaged."""
     from stemrepro.measures.losses import ArmLosses  # pandas: a second that training can do without
 
     arms = {address: folder / address.path for address in addresses}

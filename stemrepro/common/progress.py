@@ -49,7 +49,7 @@ def bar(what: str, total: float | None, done: float = 0) -> tqdm:
     terminal = sys.stderr.isatty()
     look = {"dynamic_ncols": True, "mininterval": 0.5} if terminal else {"ncols": 80, "mininterval": 60, "position": 0}
     style = {"bar_format": BAR if terminal else LINE} if total else {}
-    file = sys.stderr if terminal else _Log()
+    file = sys.stderr if terminal else _Log()  # below, TQDM_DISABLE is for bars of others
     return tqdm(desc=what, total=total, initial=done, file=file, miniters=0, smoothing=0, delay=1e-9, leave=False,
                 disable=False, **look, **style)  # fmt: skip
 

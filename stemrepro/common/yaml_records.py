@@ -88,11 +88,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
 
 
 def read_yaml(path: Path) -> dict:
-    """Read the mapping of a YAML file.
-
-    Raises:
-        UserError: the file is missing, unreadable or no YAML, or names a key twice.
-    """
+    """Read the mapping of a YAML file. UserError: the file is missing, unreadable or no YAML, or names a key twice."""
     try:
         value = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except FileNotFoundError as error:

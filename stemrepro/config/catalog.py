@@ -54,12 +54,8 @@ class Catalog(Strict):
 
     def at(self, scale: str) -> "Catalog":
         """Return the same with the recipes that are run at a scale; UserError names the scales."""
-        named = self.scale(scale).named_only
-        kept = {
-            name: recipe
-            for name, recipe in self.recipes.items()
-            if scale in recipe.scales or not (recipe.scales or named)
-        }
+        found = self.scale(scale)
+        kept = {name: recipe for name, recipe in self.recipes.items() if recipe.runs_at(scale, found)}
         return self.model_copy(update={"recipes": kept})
 
     def recipe(self, name: str) -> Recipe:
@@ -162,20 +158,14 @@ def _check_parent(recipe: Recipe, address: Address, place: Address) -> None:
 
 def _check_recipe(name: str, recipe: Recipe, file: Path, catalog: Catalog) -> Recipe:
     """Return the recipe with the cells of claims and estimates as numbers; UserError for an unknown name in it."""
-    for arm in recipe.arms:
-        if arm not in catalog.arms:
-            raise UserError(f"{file}: {unknown('arm', arm, catalog.arms, 'recipes/arms.yaml')}")
-    for variant_name in recipe.variants:
-        if variant_name not in catalog.variants:
-            raise UserError(f"{file}: {unknown('variant', variant_name, catalog.variants, 'recipes/variants.yaml')}")
-    for where in recipe.scales:
-        if where not in catalog.scales:
-            raise UserError(f"{file}: {unknown('scale', where, catalog.scales, 'recipes/scales/')}")
-    scales = {
-        name: scale
-        for name, scale in catalog.scales.items()
-        if name in recipe.scales or not (recipe.scales or scale.named_only)
-    }
+    for what, names, there, where in (
+        ("arm", recipe.arms, catalog.arms, "recipes/arms.yaml"),
+        ("variant", recipe.variants, catalog.variants, "recipes/variants.yaml"),
+        ("scale", recipe.scales, catalog.scales, "recipes/scales/"),
+    ):
+        if strange := [name for name in names if name not in there]:
+            raise UserError(f"{file}: {unknown(what, strange[0], there, where)}")
+    scales = {name: scale for name, scale in catalog.scales.items() if recipe.runs_at(name, scale)}
     for address, (where, scale) in itertools.product(recipe.wanted(), scales.items()):
         try:
             variant = catalog.variant(address.variant)

@@ -1,7 +1,7 @@
 """Where text may come from, as typed records (recipes/mixes.yaml)."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -69,22 +69,27 @@ class HubMix(Strict):
         return Path(self.dataset).is_dir()
 
 
-def check_prose(vendored: bool, sources: tuple[str, ...]) -> None:
-    """Raise ValueError unless a made mix says where its prose is from."""
-    if vendored == bool(sources):
-        raise ValueError("a mix with prose has either `sources` of it or `vendored: true`")
-    if strange := [source for source in sources if source not in SOURCES]:
-        raise ValueError(f"there is no source '{strange[0]}'; choose one of {', '.join(SOURCES)}")
+class ProseMix(Strict):
+    """What is made of prose, and where that is from."""
 
-
-class FactsMix(Strict):
-    """Facts about countries in many wordings, mixed with prose (stemrepro.data.atlas)."""
-
-    kind: Literal["facts"]
-    vendored: bool = Field(False, description="countries and prose of the vendored sample; no download")
+    vendored: bool = Field(False, description="all of the vendored sample; no download")
     sources: tuple[str, ...] = Field(
         (), description="prose, by names of stemrepro/config/sources.py; none with `vendored`"
     )
+
+    @model_validator(mode="after")
+    def _has_prose(self) -> Self:
+        if self.vendored == bool(self.sources):
+            raise ValueError("a mix with prose has either `sources` of it or `vendored: true`")
+        if strange := [source for source in self.sources if source not in SOURCES]:
+            raise ValueError(f"there is no source '{strange[0]}'; choose one of {', '.join(SOURCES)}")
+        return self
+
+
+class FactsMix(ProseMix):
+    """Facts about countries in many wordings, mixed with prose (stemrepro.data.atlas)."""
+
+    kind: Literal["facts"]
     kilobytes: Positive = Field(description="of prose, in an order that has nothing to do with content")
     entities: Positive = Field(description="countries")
     always: tuple[str, ...] = Field((), description="countries that are among them in any case")
@@ -94,7 +99,6 @@ class FactsMix(Strict):
 
     @model_validator(mode="after")
     def _fits(self) -> "FactsMix":
-        check_prose(self.vendored, self.sources)
         if len(self.always) > self.entities:
             raise ValueError(f"always names {len(self.always)} countries, entities is {self.entities}")
         return self
@@ -151,14 +155,10 @@ class InventedMix(Strict):
         return 2 + 2 * self.attributes + 1
 
 
-class NeedlesMix(Strict):
+class NeedlesMix(ProseMix):
     """Words with values between the clauses of prose (stemrepro.data.needles)."""
 
     kind: Literal["needles"]
-    vendored: bool = Field(False, description="prose of the vendored sample; no download")
-    sources: tuple[str, ...] = Field(
-        (), description="prose, by names of stemrepro/config/sources.py; none with `vendored`"
-    )
     plain: Positive = Field(description="kilobytes of prose without needles, from which the vocabulary is made")
     kilobytes: Positive = Field(description="of prose with needles between its clauses")
     keys: Positive = Field(description="words that are keys")
@@ -170,7 +170,6 @@ class NeedlesMix(Strict):
 
     @model_validator(mode="after")
     def _fits(self) -> "NeedlesMix":
-        check_prose(self.vendored, self.sources)
         if self.keys + self.values > MOST_WORDS:
             raise ValueError(f"{self.keys} keys and {self.values} values: there are {MOST_WORDS} words")
         if max(self.of_document) > self.keys:

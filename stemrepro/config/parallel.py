@@ -42,7 +42,6 @@ class Parallel(Strict):
         elif self.strategy == "fsdp":
             needs_whole = {
                 f"table_update '{training.table_update}' needs whole tables": training.table_update != "dense",
-                f"optimizer '{training.optimizer}' needs whole matrices": training.optimizer == "muon",
                 f"precision '{training.precision}' needs full weights": training.precision in ("16-mixed", "bf16-true"),
                 "table_shared lets layers read a table that another layer has put away": model.table_shared,
                 f"memory '{model.memory}' has tables outside of the layers": model.memory,

@@ -10,6 +10,7 @@ from pydantic import Field, StringConstraints, model_validator
 from stemrepro.common.yaml_records import Factor, Name, Positive, Strict
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.paper import Cells, PaperNumber
+from stemrepro.config.scale import Scale
 from stemrepro.config.scores import LOSSES, PARTS, RecipeScore, VariantScore
 
 Key = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)]
@@ -188,6 +189,10 @@ class Recipe(Strict):
             other = asked.setdefault((one.metric, frozenset(one.arms)), key)
             if other != key:
                 raise ValueError(f"{kind} '{key}' asks what '{other}' asks: metric '{one.metric}' of the same arms")
+
+    def runs_at(self, name: str, scale: Scale) -> bool:
+        """Tell whether the recipe is run at a scale of that name."""
+        return name in self.scales or not (self.scales or scale.named_only)
 
     def arms_at(self, variant: str) -> tuple[str, ...]:
         """Return the arms that the recipe wants at a variant."""

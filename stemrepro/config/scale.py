@@ -9,7 +9,7 @@ from stemrepro.common.yaml_records import Factor, Fraction, Name, Positive, Stri
 from stemrepro.config.parallel import Parallel
 from stemrepro.config.retrofit import KINDS, Kind
 from stemrepro.config.scores import Benchmarks, Evaluation, Geometry, OfSomeScales
-from stemrepro.config.training import Optimizer, Training
+from stemrepro.config.training import Training
 from stemrepro.model.config import TableInit
 
 Track = Literal["flops", "size"]
@@ -166,7 +166,6 @@ class Variant(Strict):
     learning_rate: Factor = 1.0
     table_rate: Factor = Field(1.0, description="of every arm's table_rate_factor")
     clip: Factor = 1.0
-    optimizer: Optimizer | None = Field(None, description="the scale's when left out")
     tuned: bool = Field(
         False,
         description="each arm at the tuned settings of its family, where the scale has them; "
@@ -188,7 +187,7 @@ class Variant(Strict):
     @property
     def changed(self) -> set[str]:
         """Its fields that make another model, text or optimiser; no run resumes from such a variant."""
-        fields = {"vocab", "width", "heads", "people", "optimizer", "tuned", "official_init", "track", "equal_time"}
+        fields = {"vocab", "width", "heads", "people", "tuned", "official_init", "track", "equal_time"}
         return fields & self.model_fields_set
 
     @model_validator(mode="after")
@@ -248,7 +247,6 @@ class Variant(Strict):
                 "tokens": max(1, round(self.tokens * training.tokens / step)) * step,
                 "clip": self.clip * training.clip,
                 "evals": max(1, round(self.tokens * training.evals)),  # as many tokens apart as at the scale
-                "optimizer": self.optimizer or training.optimizer,
             }),
             "learning_rate": self.learning_rate * scale.learning_rate,
         })  # fmt: skip

@@ -7,7 +7,6 @@ from pydantic import Field, model_validator
 from stemrepro.common.yaml_records import Factor, Fraction, Positive, Strict, later
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
-Optimizer = Literal["adamw", "muon"]
 TableUpdate = Annotated[
     Literal["dense", "touched", "rowwise"],
     Field(
@@ -31,11 +30,7 @@ class Training(Strict):
     warmup_tokens: Positive | None = Field(None, description="tokens that warm up (wsd)")
     decay: Fraction = Field(0.2, description="share of the steps that decay (wsd)")
     final_rate: Fraction = Field(description="final learning rate / peak learning rate")
-    optimizer: Optimizer = later(
-        "adamw",
-        description="muon: torch's Muon for hidden matrices, at the same learning rate; AdamW for all else",
-    )
-    betas: tuple[Beta, Beta] = Field(description="of AdamW; Muon's momentum is torch's 0.95")
+    betas: tuple[Beta, Beta]
     eps: Factor = 1e-8
     weight_decay: float = Field(ge=0)
     embedding_rate_factor: Factor = Field(1.0, description="learning rate of the input embeddings / backbone's")

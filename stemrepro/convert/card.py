@@ -7,7 +7,7 @@ from stemrepro.config.training import RunTraining
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import parameter_counts
-from stemrepro.model.ffn.loading import ffn_class
+from stemrepro.model.ffn.base import ffn_class
 from stemrepro.training.run_folder import Settings
 
 BOUND = 1e-4

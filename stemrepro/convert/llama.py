@@ -72,12 +72,10 @@ def _weights(folder: Path) -> dict[str, Tensor]:
 
 def _ours(name: str) -> str | None:
     """Return our name of one of their weights; None where there is none."""
-    names = {theirs: ours for ours, theirs in NAMES.items()}
-    if match := LAYER.fullmatch(name):
-        part = names.get(match[2].removesuffix(".weight"))
-        return f"blocks.{match[1]}.{part}.weight" if part else None
-    part = names.get(name.removesuffix(".weight"))
-    return f"{part}.weight" if part else None
+    match = LAYER.fullmatch(name)
+    before, part = (f"blocks.{match[1]}.", match[2]) if match else ("", name)
+    ours = {theirs: ours for ours, theirs in NAMES.items()}.get(part.removesuffix(".weight"))
+    return f"{before}{ours}.weight" if ours else None
 
 
 def load_llama(folder: Path) -> Decoder:

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from stemrepro.common.errors import UserError
 from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
-from stemrepro.model.ffn.loading import ffn_class
+from stemrepro.model.ffn.base import ffn_class
 from stemrepro.model.ffn.naming import OWN_FILE
 from stemrepro.model.specs import spec
 from stemrepro.model.transformer import Decoder
@@ -47,11 +47,6 @@ def check(config: ModelConfig) -> None:
         raise UserError(f"a model with {what} can't be exported: {reason}")
 
 
-def exported_ffn(config: ModelConfig) -> str:
-    """Return the network's name in modeling_stem.py: rows that training shuffled stay as they are at its end."""
-    return "stem" if ffn_class(config.ffn).row_address == "order" else config.ffn
-
-
 def settings(model: Decoder, context: int) -> dict:
     """Return config.json: that of plain Llama where all layers are dense."""
     config = model.config
@@ -73,7 +68,7 @@ def settings(model: Decoder, context: int) -> dict:
             "AutoConfig": "configuration_stem.StemConfig",
             "AutoModelForCausalLM": "modeling_stem.StemForCausalLM",
         },
-        "ffn": exported_ffn(config),
+        "ffn": "stem" if ffn_class(config.ffn).row_address == "order" else config.ffn,  # shuffled rows are in order
         "replaced_layers": list(config.replaced_layers),
         "row_width": table.embedding_dim if table is not None else 0,
     }

@@ -5,9 +5,13 @@ place no network is used.
 """
 
 import shutil
+import sqlite3
 import subprocess
 import sys
 import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +64,19 @@ def pinned(pins: Path = PINS) -> list[Archive]:
                 raise UserError(f"{pins}: '{requirement.strip()}' needs a --hash=sha256: of 64 hex digits")
             archives.append(Archive(requirement.strip(), hashed.strip()))
     return archives
+
+
+@contextmanager
+def opened(name: str, folder: Path) -> Iterator[zipfile.ZipFile]:
+    """Open a pinned archive in a folder; UserError where it is missing, or what is read of it is damaged."""
+    path = next(archive for archive in pinned() if archive.name == name).path(folder)
+    if path is None:
+        raise UserError(f"{folder} lacks the archive {name}; run 'stemrepro data fetch'")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except (zipfile.BadZipFile, zlib.error, sqlite3.Error, KeyError, TypeError, EOFError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({error}); delete it and run 'stemrepro data fetch' again") from error
 
 
 def check(archive: Archive, path: Path) -> None:

@@ -8,7 +8,7 @@ use these.
 
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -67,10 +67,6 @@ class Atlas:
     entities: tuple[Entity, ...]
     facts: tuple[Fact, ...]
     words: tuple[str, ...]
-
-    def to_json(self) -> dict:
-        """Return what JSON holds."""
-        return asdict(self)
 
 
 def read_atlas(path: Path) -> Atlas:

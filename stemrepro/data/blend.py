@@ -9,7 +9,6 @@ Where the scale's own text is in shards, so is the blend: nothing holds it in me
 of the own text's shards and of the others' files (stemrepro/data/shares.py).
 """
 
-import hashlib
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -26,6 +25,7 @@ from stemrepro.data.corpus import build_corpus, write_corpus
 from stemrepro.data.encoding import write_blocks
 from stemrepro.data.integrity import files_of, read_corpus, read_index
 from stemrepro.data.large import encode_parts
+from stemrepro.data.readers import order
 from stemrepro.data.shares import File, check_share, train_index, write_share
 from stemrepro.data.tokenizer import read_tokenizer
 
@@ -59,7 +59,7 @@ def so_many(name: str, rows: Iterable[dict], tokens: int, tokenizer: Tokenizer) 
         UserError: all pieces come to fewer.
     """
     every = [piece for row in rows if row["split"] == "train" for piece in pieces(row)]
-    every.sort(key=lambda row: hashlib.sha256(f"{row['source']}/{row['id']}".encode()).hexdigest())
+    every.sort(key=lambda row: order(row["source"], row["id"]))
     left, kept = tokens, []
     for first in range(0, len(every), 256):
         part = every[first : first + 256]

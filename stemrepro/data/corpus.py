@@ -17,6 +17,7 @@ import hashlib
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from stemrepro.common.errors import UserError
@@ -150,12 +151,6 @@ def some_prose(documents: list[Document], kilobytes: int) -> list[Document]:
     return kept
 
 
-def prose_by_split(documents: list[Document]) -> dict[str, list[str]]:
-    """Return the texts of whole documents by their splits."""
-    splits = assign_splits(documents)
-    return {split: [d.text for d in documents if splits[d.source, d.id] == split] for split in SPLITS}
-
-
 def made_text(
     mix: Mix, raw: Path, out: Path, prose: list[Document], kept: list[Document]
 ) -> tuple[tuple[str, ...], list[tuple[Document, str]]]:
@@ -171,7 +166,7 @@ def made_text(
     if mix.kind == "facts":
         countries = chosen(read_countries(mix, raw), mix.entities, mix.always)
         atlas = make_atlas(countries, mix.untold, mix.whole, (document.text for document in kept))
-        write_json(out / FILE, atlas.to_json())
+        write_json(out / FILE, asdict(atlas))
         return atlas.words, atlas_documents(atlas, mix.repeats)
     if mix.kind == "recall":
         words = tuple(word for side in made_up_words(mix.keys, mix.values) for word in side)
@@ -181,7 +176,9 @@ def made_text(
         words = tuple(word for side in deal.words() for word in side)
         plain = {(document.source, document.id) for document in kept}
         rest = [document for document in prose if (document.source, document.id) not in plain]
-        texts = prose_by_split(some_prose(rest, mix.kilobytes))
+        rest = some_prose(rest, mix.kilobytes)
+        splits = assign_splits(rest)
+        texts = {split: [d.text for d in rest if splits[d.source, d.id] == split] for split in SPLITS}
         return words, needle_documents(texts, deal)
     if mix.kind == "invented":
         vocabulary = invented_words(mix.names, mix.attributes, mix.values)

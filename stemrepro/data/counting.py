@@ -5,7 +5,6 @@ There are two vocabularies: the model's, which is too small to be interesting, a
 window of text and length) and cache.csv (a line per stretch of text, cache size and policy).
 """
 
-import hashlib
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from stemrepro.common.files import atomic_write
 from stemrepro.common.progress import track
 from stemrepro.config.scale import Counting
 from stemrepro.data.integrity import read_corpus
+from stemrepro.data.readers import order
 from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
 from stemrepro.model.config import END_OF_DOCUMENT
 
@@ -40,7 +40,7 @@ def streams(corpus: Path, tokenizer_file: Path) -> dict[str, np.ndarray]:
     """
     tokenizer = read_tokenizer(tokenizer_file)
     rows = read_corpus(corpus)
-    rows.sort(key=lambda row: hashlib.sha256(f"{row['source']}/{row['id']}".encode()).hexdigest())
+    rows.sort(key=lambda row: order(row["source"], row["id"]))
     tokens_of = {}
     for source in sorted({row["source"] for row in rows}):
         texts = [row["text"] for row in rows if row["source"] == source]

@@ -1,30 +1,22 @@
 """All documents of a data mix, from its raw inputs."""
 
 import re
-import sqlite3
-import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged, read_rows
-from stemrepro.config.mixes import FactsMix, HubMix, Mix, in_the_sample
+from stemrepro.config.mixes import FactsMix, Mix, in_the_sample
 from stemrepro.config.sources import SOURCES
-from stemrepro.data.archives import COUNTRIES, pinned
+from stemrepro.data.archives import COUNTRIES, opened
 from stemrepro.data.readers import READERS, Document
 from stemrepro.data.relations import countries
 
 
-def hub_documents(mix: HubMix, folder: Path) -> Iterator[Document]:
-    """Return one document per row of the dataset.
-
-    Blank lines part its passages, and each passage ends with those after it, so that none is lost.
-    """
-    for row in read_rows(folder / "documents.jsonl"):
-        parts = re.split(r"(\n(?:[^\S\n]*\n)+)", row["text"])
-        passages = [part + blank[:-1] for part, blank in zip(parts[::2], [*parts[1::2], "\n"], strict=True)]
-        yield Document("hub", row["id"], "", passages)
+def _of_hub(row: dict) -> Document:
+    """Return a row as a document; blank lines part its passages, and end the passage before, so that none is lost."""
+    parts = re.split(r"(\n(?:[^\S\n]*\n)+)", row["text"])
+    passages = [part + blank[:-1] for part, blank in zip(parts[::2], [*parts[1::2], "\n"], strict=True)]
+    return Document("hub", row["id"], "", passages)
 
 
 def read_countries(mix: FactsMix, folder: Path) -> list[dict[str, str]]:
@@ -37,20 +29,8 @@ def read_countries(mix: FactsMix, folder: Path) -> list[dict[str, str]]:
     """
     if mix.vendored:
         return read_rows(folder / COUNTRIES.name)
-    archive = next(archive for archive in pinned() if archive.name == SOURCES["factbook"]["archive"])
-    path = archive.path(folder)
-    if path is None:
-        raise UserError(f"{folder} lacks the archive {archive.name}; run 'stemrepro data fetch'")
-    try:
-        with zipfile.ZipFile(path) as opened:
-            return list(countries(opened))
-    except (zipfile.BadZipFile, zlib.error, KeyError, TypeError, EOFError, ValueError) as error:
-        raise UserError(f"{path} is damaged ({error}); delete it and run 'stemrepro data fetch' again") from error
-
-
-def sample_file(mix: Mix) -> str:
-    """Return the file of documents of a mix that has one: the hub's, or the sample's."""
-    return f"{mix.file if mix.kind == 'sample' else 'documents'}.jsonl"
+    with opened(SOURCES["factbook"]["archive"], folder) as archive:
+        return list(countries(archive))
 
 
 def read_documents(mix: Mix, folder: Path) -> Iterator[Document]:
@@ -60,24 +40,12 @@ def read_documents(mix: Mix, folder: Path) -> Iterator[Document]:
         UserError: an input is missing or damaged.
     """
     if mix.kind == "hub" or in_the_sample(mix):
+        file = folder / f"{mix.file if mix.kind == 'sample' else 'documents'}.jsonl"
         try:
-            if mix.kind == "hub":
-                yield from hub_documents(mix, folder)
-            else:
-                yield from (Document(**row) for row in read_rows(folder / sample_file(mix)))
+            yield from (_of_hub(row) if mix.kind == "hub" else Document(**row) for row in read_rows(file))
         except (KeyError, TypeError) as error:
-            raise damaged(folder / sample_file(mix), error) from error
+            raise damaged(file, error) from error
         return
-    if mix.kind in ("recall", "invented"):
-        return
-    archives = {archive.name: archive for archive in pinned()}
-    for source in mix.sources:
-        name = SOURCES[source]["archive"]
-        path = archives[name].path(folder)
-        if path is None:
-            raise UserError(f"{folder} lacks the archive {name}; run 'stemrepro data fetch'")
-        try:
-            with zipfile.ZipFile(path) as archive:
-                yield from READERS[source](archive)
-        except (zipfile.BadZipFile, zlib.error, sqlite3.Error, KeyError, TypeError, EOFError, ValueError) as error:
-            raise UserError(f"{path} is damaged ({error}); delete it and run 'stemrepro data fetch' again") from error
+    for source in () if mix.kind in ("recall", "invented") else mix.sources:
+        with opened(SOURCES[source]["archive"], folder) as archive:
+            yield from READERS[source](archive)

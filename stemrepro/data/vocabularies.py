@@ -6,8 +6,8 @@ Variants of recipes say which. Torch isn't imported, as workers' parents need th
 from dataclasses import dataclass
 from pathlib import Path
 
-from stemrepro.common.errors import UserError
-from stemrepro.data.integrity import read_index, verified_hash
+from stemrepro.config.mixes import InventedMix
+from stemrepro.data.integrity import read_index, store_corpus, verified_hash
 
 
 def write_vocabularies(corpus: Path, sizes: list[int], out: Path) -> None:
@@ -19,6 +19,23 @@ def write_vocabularies(corpus: Path, sizes: list[int], out: Path) -> None:
     for size in sizes:
         train_tokenizer(corpus, size, out / str(size) / "tokenizer.json")
         write_blocks(corpus, out / str(size) / "tokenizer.json", out / str(size) / "blocks")
+
+
+def write_people(mix: InventedMix, sizes: list[int], tokenizer_file: Path, out: Path) -> None:
+    """Write `out`/<size>/corpus.parquet and `out`/<size>/blocks for each number of people.
+
+    Raises:
+        ValueError: there are fewer names than people.
+    """
+    from stemrepro.data.encoding import write_blocks
+    from stemrepro.data.invented import invented_documents
+
+    out.mkdir(parents=True, exist_ok=True)
+    for size in sizes:
+        made = invented_documents(mix.names, mix.attributes, mix.values, size, mix.exposures)
+        rows = [{"source": d.source, "id": d.id, "split": split, "text": d.text} for d, split in made]
+        store_corpus(rows, out / str(size) / "corpus.parquet")
+        write_blocks(out / str(size) / "corpus.parquet", tokenizer_file, out / str(size) / "blocks")
 
 
 @dataclass(frozen=True)
@@ -35,14 +52,8 @@ class Text:
 
 
 def mid_text(data: Path) -> Text:
-    """Return the blend of a scale with other texts.
-
-    Raises:
-        UserError: blocks are missing or garbled.
-    """
+    """Return the blend of a scale with other texts. UserError: blocks are missing or garbled."""
     blocks = data / "mid" / "blocks"
-    if not blocks.exists():
-        raise UserError(f"{blocks} is missing; run 'make reproduce' with its SCALE first")
     return Text(blocks, verified_hash(blocks))
 
 
@@ -59,16 +70,12 @@ def own_text(vocab: int, data: Path, people: int = 0) -> Text:
     """
     if people:
         blocks = data / "people" / str(people) / "blocks"
-        if not blocks.exists():
-            raise UserError(f"{blocks} is missing; run 'make reproduce' with its SCALE first")
         return Text(blocks, verified_hash(blocks))
     scale_blocks = data / "blocks"
     hashed = verified_hash(scale_blocks)
     if read_index(scale_blocks)["vocab"] == vocab:
         return Text(scale_blocks, hashed)
     blocks = data / "vocabularies" / str(vocab) / "blocks"
-    if not blocks.exists():
-        raise UserError(f"{blocks} is missing; run 'make reproduce' with its SCALE first")
     # Every vocabulary has the same training documents.
     tokens = [read_index(folder)["splits"]["train"]["tokens"] for folder in (blocks, scale_blocks)]
     return Text(blocks, verified_hash(blocks), tokens[0] / tokens[1])

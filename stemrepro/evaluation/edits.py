@@ -104,13 +104,6 @@ def methods(tables: int) -> dict[str, Method]:
     return equal | longer | shorter | inputs
 
 
-def _lengths(source: Question, target: Question) -> str:
-    difference = len(source.places) - len(target.places)
-    if not difference:
-        return EQUAL
-    return LONGER if difference > 0 else SHORTER
-
-
 def cases(atlas: Atlas, tokenizer: Tokenizer, pairs: int) -> list[Case]:
     """Return the cases: `pairs` ordered pairs of countries of each kind of lengths, in every relation.
 
@@ -125,7 +118,8 @@ def cases(atlas: Atlas, tokenizer: Tokenizer, pairs: int) -> list[Case]:
     left: dict[str, int] = dict.fromkeys((EQUAL, LONGER, SHORTER), pairs)
     result: list[Case] = []
     for source, target in ordered:
-        kind = _lengths(about[source], about[target])
+        difference = len(about[source].places) - len(about[target].places)
+        kind = LONGER if difference > 0 else SHORTER if difference else EQUAL
         common = [relation for relation in RELATIONS if (source, relation) in answers and (target, relation) in answers]
         common = [relation for relation in common if answers[source, relation] != answers[target, relation]]
         if not left[kind] or not common:

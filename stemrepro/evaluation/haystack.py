@@ -21,6 +21,7 @@ from stemrepro.config.scores import Haystack
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.needles import BARE, SOURCE, Deal, clauses, needle, prose_of, question
 from stemrepro.data.tokenizer import read_tokenizer
+from stemrepro.evaluation.recall import token_of
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored
 from stemrepro.model.generate import continuations
@@ -45,10 +46,7 @@ class Haystacks:
         self.clauses = [self.tokens(clause) for text in prose for clause in clauses(text)]
         if not self.clauses:
             raise UserError(f"{corpus} has no held-out prose of the source '{SOURCE}'")
-        answers = [self.tokens(f" {value}") for value in self.values]
-        if any(len(answer) != 1 for answer in answers):
-            raise UserError(f"{tokenizer_file} splits the words of the task; it was trained on another mix")
-        self.answers = np.array([answer[0] for answer in answers])
+        self.answers = token_of(tokenizer_file, self.values)
 
     def tokens(self, text: str) -> list[int]:
         """Return the tokens of a text."""

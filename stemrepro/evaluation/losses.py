@@ -79,11 +79,7 @@ def training_rows(run: Run) -> list[dict]:
 def validation_losses(
     model: Decoder, blocks: TokenBlocks, numbers: np.ndarray, batch: int, report: Callable[[int, float], None]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Score blocks: return losses in nats, input tokens and targets, each [n, T].
-
-    Raises:
-        UserError: a loss is not finite.
-    """
+    """Score blocks: return losses in nats, input tokens and targets, each [n, T]. UserError: a loss is not finite."""
     shape = (len(numbers), blocks.length)
     nats, inputs, targets = np.empty(shape), np.empty(shape, np.int64), np.empty(shape, np.int64)
     device = next(model.parameters()).device

@@ -72,11 +72,6 @@ def answer_of(task: ConfigurableTask, doc: dict) -> str:
     return str(target[0] if isinstance(target, list) and target else target)
 
 
-def length_of(doc: dict, prompt: str) -> int:
-    """Return how many words long an item is: as its dataset says (LongBench), else by its prompt."""
-    return int(doc["length"]) if isinstance(doc.get("length"), int | float) else len(prompt.split())
-
-
 def metric_of(metric: str, doc: dict) -> str:
     """Return what the metric of an item is called."""
     return str(doc[BY_LENGTH]) if metric == BY_LENGTH and BY_LENGTH in doc else metric
@@ -117,10 +112,10 @@ def task_items(task: ConfigurableTask, name: str, samples: list[dict], metric: s
     floor = floor_of(task, [sample["doc"] for sample in samples], metric)
     items = []
     for sample in samples:
-        prompt = str(sample["arguments"][0][0])
+        prompt, told = str(sample["arguments"][0][0]), sample["doc"].get("length")  # in words, as LongBench says
         items.append({
             "value": 100 * float(sample[metric_of(metric, sample["doc"])]),
-            "length": length_of(sample["doc"], prompt),
+            "length": int(told) if isinstance(told, int | float) else len(prompt.split()),
             "floor": floor,
             "cut": len(lm.tok_encode(prompt)) >= lm.context,
             "clusters": f"{name}/{sample['doc_id']}",

@@ -9,11 +9,7 @@ from stemrepro.common.errors import UserError
 
 
 def load(task: str, items: str | None = None, **_: object) -> dict[str, Dataset]:
-    """Return the items of one task.
-
-    Raises:
-        UserError: no folder given, no such file, or an item without a right answer.
-    """
+    """Return the items of one task. UserError: no folder given, no such file, or an item without a right answer."""
     if items is None:
         raise UserError(f"task '{task}': where its items lie is not given; pass metadata={{'items': FOLDER}}")
     path = Path(items) / f"{task}.jsonl"

@@ -234,8 +234,7 @@ def _counted(name: str, config: ModelConfig) -> FFNCost:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    from stemrepro.model.ffn.base import is_table
-    from stemrepro.model.ffn.loading import ffn_class
+    from stemrepro.model.ffn.base import ffn_class, is_table
 
     try:
         with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:

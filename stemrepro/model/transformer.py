@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from stemrepro.model.cache import Cache, LayerCache
 from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
-from stemrepro.model.ffn.base import FFN, is_table
-from stemrepro.model.ffn.loading import ffn_class
+from stemrepro.model.ffn.base import FFN, ffn_class, is_table
 from stemrepro.model.ffn.naming import OWN_FILE
 from stemrepro.model.loss import losses_in_parts, token_losses
 from stemrepro.model.memory.base import Memory, memory_class

@@ -90,13 +90,13 @@ def blocks(plan: Plan, corpus: Step, tokens: Step, data: Path = DATA, results: P
     for count in plan.people:
 
         def people(count: int = count) -> None:
-            from stemrepro.data.people import write_people
+            from stemrepro.data.vocabularies import write_people
 
             write_people(plan.mix, [count], file, home / "people")
 
         about = [count, plan.mix.model_dump(mode="json")]
         out = home / "people" / str(count)
-        made.append(Step(f"people {count}", home, (out,), about, _modules("people"), (tokens,), people))
+        made.append(Step(f"people {count}", home, (out,), about, _modules("vocabularies"), (tokens,), people))
     if plan.blend:
         made.append(_blend(plan, *plan.blend, tokens, made[0], data, results))
     return made

@@ -81,15 +81,10 @@ class Recorder(L.Callback):
         self.rows = list(state_dict["rows"])
         self.last_step = len(self.rows)
 
-    @property
-    def metrics_file(self) -> Path:
-        """The file with one JSON row per optimiser step."""
-        return self.run.folder / "metrics.jsonl"
-
     def write_rows(self) -> None:
-        """Rewrite metrics.jsonl from the rows."""
+        """Rewrite metrics.jsonl, which has one row per optimiser step."""
         if devices.first():
-            atomic_write(self.metrics_file, "".join(json.dumps(row) + "\n" for row in self.rows))
+            atomic_write(self.run.folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows))
 
     def on_train_start(self, trainer: L.Trainer, module: LanguageModule) -> None:
         """Let SIGTERM end each of several processes: Lightning's handler would broadcast where it finds them."""

@@ -1,7 +1,5 @@
 """The optimiser of a run: which group a parameter is in, and what updates each group."""
 
-from functools import partial
-
 import torch
 from torch import nn
 
@@ -49,28 +47,20 @@ class Chain(torch.optim.Optimizer):
         return loss
 
 
-def group_of(name: str, parameter: nn.Parameter, training: RunTraining) -> str:
-    """Name a parameter's group: "embedding" of the input, "tables", "matrices" (hidden, with Muon) or "backbone"."""
-    if is_table(name):
-        return "tables"
-    if name == "embedding.weight":
-        return "embedding"
-    hidden = parameter.dim() == 2 and name != "head.weight"
-    return "matrices" if hidden and training.optimizer == "muon" else "backbone"
+def group_of(name: str) -> str:
+    """Name a parameter's group: "embedding" of the input, "tables" or "backbone"."""
+    return "tables" if is_table(name) else "embedding" if name == "embedding.weight" else "backbone"
 
 
 def make_optimizer(model: nn.Module, training: RunTraining, compile: bool = False) -> Chain:
     """Make the optimiser of a model's trained parameters, whose groups have the key "name".
 
-    With `compile` the update of touched rows is compiled.
-
-    Weight decay acts on all parameters, as in the official code. Muon has torch's momentum. Its steps are scaled to the
-    size of AdamW's, so that one learning rate serves both (match_rms_adamw: Moonlight, arXiv 2502.16982).
+    With `compile` the update of touched rows is compiled. Weight decay acts on all parameters, as in the official code.
     """
     members: dict[str, list[tuple[str, nn.Parameter]]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            members.setdefault(group_of(name, parameter, training), []).append((name, parameter))
+            members.setdefault(group_of(name), []).append((name, parameter))
     factors = {
         "embedding": (training.embedding_rate_factor, training.embedding_decay_factor),
         "tables": (training.table_rate_factor, training.table_decay_factor),
@@ -78,16 +68,15 @@ def make_optimizer(model: nn.Module, training: RunTraining, compile: bool = Fals
     # A fused optimiser takes the scale of 16-bit gradients off by itself, too late for clipping.
     adamw = {"betas": training.betas, "eps": training.eps, "fused": training.precision != "16-mixed"}
     rows = {"compile": compile} if training.table_update == "touched" else {}
-    makers = {
-        "matrices": partial(torch.optim.Muon, adjust_lr_fn="match_rms_adamw"),
-        "tables": partial(TABLES[training.table_update], **adamw, **rows),
-    }
     optimizers = []
     for group, parameters in members.items():
         rate, decay = factors.get(group, (1.0, 1.0))
         settings = {"lr": training.learning_rate * rate, "weight_decay": training.weight_decay * decay}
-        make = makers.get(group, partial(torch.optim.AdamW, **adamw))
-        optimizers.append(make([{"name": group, "params": parameters} | settings]))
+        of_group = [{"name": group, "params": parameters} | settings]
+        if group == "tables":
+            optimizers.append(TABLES[training.table_update](of_group, **adamw, **rows))
+        else:
+            optimizers.append(torch.optim.AdamW(of_group, **adamw))
     return Chain(optimizers)
 
 

@@ -28,25 +28,10 @@ def text(run: Run, blocks: TokenBlocks) -> Iterator[Tensor]:
         yield blocks.batch(run.seed, k, size)[: sequences - k * size, :-1]
 
 
-def as_stem(checkpoint: dict, run: Run, blocks: TokenBlocks) -> dict:
-    """Turn the last checkpoint of a dense run into one of a STEM model: tables replace the up-projections.
-
-    Its optimiser's state is by parameter name: nothing about tables, and about all else what it was.
-
-    Raises:
-        UserError: see stemrepro.training.retrofit_rows.
-    """
-    shape = JSON.validate_python(checkpoint["run_config"]["model"])
-    check(shape, run.model)  # before a network is imported that a retrofit can't begin with
-    dense = Decoder(shape).eval()
-    state = {name.removeprefix(PREFIX): value for name, value in checkpoint["state_dict"].items()}
-    dense.load_state_dict(state)
-    weights = retrofitted(dense, run.model, text(run, blocks), run.init_from.tables)
-    return checkpoint | {"state_dict": {PREFIX + name: value for name, value in weights.items()}}
-
-
 def beginning(run: Run, blocks: TokenBlocks) -> dict:
-    """Return the checkpoint for LanguageModule.take_over.
+    """Return the checkpoint for LanguageModule.take_over; in a retrofit tables replace the up-projections in it.
+
+    Its optimiser's state is by parameter name: nothing about such tables, and about all else what it was.
 
     Args:
         blocks: the run's training text.
@@ -55,4 +40,12 @@ def beginning(run: Run, blocks: TokenBlocks) -> dict:
         UserError: see `beginning_of` and stemrepro.training.retrofit_rows.
     """
     checkpoint = beginning_of(run)
-    return as_stem(checkpoint, run, blocks) if run.init_from.tables in KINDS else checkpoint
+    if run.init_from.tables not in KINDS:
+        return checkpoint
+    shape = JSON.validate_python(checkpoint["run_config"]["model"])
+    check(shape, run.model)  # before a network is imported that a retrofit can't begin with
+    dense = Decoder(shape).eval()
+    state = {name.removeprefix(PREFIX): value for name, value in checkpoint["state_dict"].items()}
+    dense.load_state_dict(state)
+    weights = retrofitted(dense, run.model, text(run, blocks), run.init_from.tables)
+    return checkpoint | {"state_dict": {PREFIX + name: value for name, value in weights.items()}}

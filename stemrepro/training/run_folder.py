@@ -116,17 +116,11 @@ def read_metrics(folder: Path) -> list[dict]:
     return rows
 
 
-def named_here(ffn: str) -> bool:
-    """Tell whether a network is this package's, or of a file that an arm of the working directory's recipes names."""
-    if not OWN_FILE.fullmatch(ffn):
-        return True
-    arms = read_yaml(ARMS).values() if ARMS.exists() else ()
-    return ffn in [arm.get("ffn") for arm in arms if isinstance(arm, dict)]
-
-
 def check_trusted(folder: Path, model: ModelConfig) -> None:
     """Raise UserError where building a run's model would execute a file that nobody here has named."""
-    if not named_here(model.ffn):
+    arms = read_yaml(ARMS).values() if ARMS.exists() else ()
+    named = [arm.get("ffn") for arm in arms if isinstance(arm, dict)]
+    if OWN_FILE.fullmatch(model.ffn) and model.ffn not in named:
         raise UserError(
             f"{folder}: its network is {model.ffn}, which no arm of {ARMS} names. Reading a run executes no file of "
             "somebody else's; read that file, then pass --trust (trust=True in Python) or name it in an arm"

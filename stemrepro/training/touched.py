@@ -1,14 +1,12 @@
 """AdamW that moves only the rows of a table that the batch touched: not the paper's semantics, and named as such."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
 from stemrepro.common.errors import UserError
 from stemrepro.model.ffn.base import table_parameters
 from stemrepro.training.compiling import compiled
-from stemrepro.training.table_adamw import TableAdamW
+from stemrepro.training.rowwise import TableAdamW
 
 
 def summed(gradient: Tensor) -> Tensor:
@@ -78,11 +76,6 @@ def move_rows(table: Tensor, moments: dict[str, Tensor], rows: Tensor, gradient:
     table.index_copy_(0, rows, kept.sub_(moved))
 
 
-def row_update(compile: bool) -> Callable:
-    """Return `move_rows`, compiled on request: the number of rows is another in every step."""
-    return compiled(move_rows, dynamic=True) if compile else move_rows
-
-
 class TouchedAdamW(TableAdamW):
     """AdamW that updates only those rows of tables that have a gradient.
 
@@ -93,7 +86,7 @@ class TouchedAdamW(TableAdamW):
     def __init__(self, tables: list, compile: bool = False, **settings: object) -> None:
         """Take what torch's AdamW takes, and whether the update is compiled."""
         super().__init__(tables, **settings)
-        self.move = row_update(compile)
+        self.move = compiled(move_rows, dynamic=True) if compile else move_rows  # other numbers of rows in every step
 
     def step_table(self, table: Tensor, group: dict) -> None:
         """Update a table [rows, width] in place by its sparse gradient (see `sparse_gradients`)."""

@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 
 from stemrepro import cli
 from stemrepro.cli import app
-from stemrepro.measures.catalog import load
 from tests.conftest import ROOT, TINY, copy_recipes, hear_ctrl_c
 
 
@@ -55,20 +54,11 @@ def project(planned, tmp_path, monkeypatch):
     [
         (("plan", "--scale", "laptob"), "scale 'laptob' is unknown; did you mean 'laptop'?"),
         (("plan", "--recipe", "rival"), "recipe 'rival' is unknown; did you mean 'rivals'?"),
-        (("reproduce", "--scale", "laptob"), "scale 'laptob' is unknown; did you mean 'laptop'?"),
         (("train", "--scale", "smoke"), "make reproduce"),
-        (("train", "--scale", "tinny"), "scale 'tinny' is unknown; did you mean 'tiny'?"),
-        (("score", "--scale", "tinny"), "scale 'tinny' is unknown; did you mean 'tiny'?"),
-        (("data", "fetch", "--mix", "poems"), "mix 'poems' is unknown"),
-        (("data", "bloks"), "step 'bloks' is unknown; did you mean 'blocks'?"),
         (("analyse", "nope", "--scale", "tiny"), "recipe 'nope' is unknown"),
         (("analyse", "rivals", "--scale", "tiny"), "is missing"),
-        (("report", "--scale", "nope"), "scale 'nope' is unknown"),
         (("report", "--scale", "tiny"), "verdicts.json is missing; 'make figures SCALE=tiny' draws it from the scores"),
-        (("track", "--scale", "nope"), "scale 'nope' is unknown"),
         (("verify", "--scale", "laptop"), "has no verdicts"),
-        (("cost", "--shape", "gpt-9"), "shape 'gpt-9' is unknown"),
-        (("sweep", "nowhere.yaml", "--scale", "tiny"), "sweep 'nowhere.yaml' is unknown"),
     ],
 )
 def test_one_sentence_and_exit_code_two(arguments, words, planned, monkeypatch):
@@ -123,24 +113,9 @@ def test_wrong_options_name_what_there_is():
 
 
 def test_every_command_has_help():
-    shown = run("--help").stdout
-    commands = (
-        "reproduce",
-        "plan",
-        "data",
-        "train",
-        "score",
-        "analyse",
-        "track",
-        "cost",
-        "sweep",
-        "report",
-        "verify",
-    )
-    for name in commands:
-        assert name in shown
-        assert run(name, "--help").exit_code == 0
-    assert {command.callback.__name__ for command in app.registered_commands} >= set(commands)
+    shown, names = run("--help").stdout, {command.callback.__name__ for command in app.registered_commands}
+    assert names >= {"reproduce", "plan", "data", "train", "score", "analyse", "track", "cost", "sweep", "verify"}
+    assert all(name in shown and run(name, "--help").exit_code == 0 for name in names)
 
 
 @pytest.mark.slow
@@ -303,9 +278,10 @@ def test_analyses_leave_verdicts_and_say_where(project):
     done = run("analyse", "cost_model", "paper_audit", "--scale", "tiny")
     assert done.exit_code == 0, done.output
     assert "results/tiny/" in done.stdout
-    claims = load(ROOT / "recipes").recipe("paper_audit").claims
     rows = json.loads((project / "results/tiny/paper_audit/verdicts.json").read_text())
-    assert [row["claim"] for row in rows] == list(claims)
+    assert [row["claim"] for row in rows] == list(
+        yaml.safe_load((ROOT / "recipes/paper_audit.yaml").read_text())["claims"]
+    )
 
 
 @pytest.mark.slow

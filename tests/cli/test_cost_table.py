@@ -8,15 +8,8 @@ from rich.console import Console
 from stemrepro.cli.cost_table import cost_table, short, show
 from stemrepro.common.errors import UserError
 
-SETTINGS = {
-    "shape": "llama-3.2-1b",
-    "placement": "third",
-    "length": 4096,
-    "batch": 8,
-    "width": 2,
-    "distinct": None,
-    "tflops": 400.0,
-}
+SHAPE = {"shape": "llama-3.2-1b", "placement": "third", "length": 4096}
+SETTINGS = SHAPE | {"batch": 8, "width": 2, "distinct": None, "tflops": 400.0}
 
 
 def test_the_issues_example_prints_the_papers_model(catalog):
@@ -49,12 +42,5 @@ def test_bad_input_is_named(catalog, change, words):
 
 
 def test_short():
-    assert [short(v) for v in (0, 7, 999, 999.7, 1234, 12345678, 5.25e9)] == [
-        "0",
-        "7",
-        "999",
-        "1.00 k",
-        "1.23 k",
-        "12.3 M",
-        "5.25 G",
-    ]
+    words = ["0", "7", "999", "1.00 k", "1.23 k", "12.3 M", "5.25 G"]
+    assert [short(v) for v in (0, 7, 999, 999.7, 1234, 12345678, 5.25e9)] == words

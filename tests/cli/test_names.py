@@ -137,10 +137,9 @@ def test_files_that_cannot_be_read_offer_nothing(tmp_path, monkeypatch):
 
 
 def test_names_for_completion_are_those_of_the_catalog(project, catalog):
-    assert names.arms() == list(catalog.arms)
+    assert names.keys("arms")() == list(catalog.arms)
     assert set(names.recipes()) == set(catalog.recipes)
     assert set(names.scales()) == {*catalog.scales, "tiny"}
-    assert set(names.mixes()) == set(catalog.mixes)
+    assert set(names.keys("mixes")()) == set(catalog.mixes)
     assert set(names.shapes()) == {*catalog.shapes, *catalog.scales, "tiny"}
     assert names.claims("rivals/") == [f"rivals/{claim}" for claim in catalog.recipes["rivals"].claims]
-    assert set(names.tables()) == set(catalog.paper.blocks)

@@ -14,7 +14,7 @@ import pytest
 from stemrepro.common import code_hash as module
 from stemrepro.common.code_hash import PACKAGE, canonical, code_hash, file_of, files
 from stemrepro.common.errors import UserError
-from stemrepro.model.ffn.loading import ffn_class
+from stemrepro.model.ffn.base import ffn_class
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.model.ffn.stem import Stem
 from stemrepro.model.specs import FFNS

@@ -4,13 +4,12 @@ import json
 import pickle
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 
 from stemrepro.common import mkl_avx512
 from stemrepro.training.train import train
-from tests.conftest import quiet
+from tests.conftest import quiet, retrained
 
 CHILD = """
 import json, sys
@@ -63,8 +62,7 @@ def test_a_run_that_asks_for_it_has_it_and_says_so_where_it_cant(make_run, capfd
     """It trains to the losses of the kernels that it had before, but for roundings."""
     run = make_run("stem-full")
     train(run, quiet)
-    training = run.training.model_copy(update={"mkl_avx512": True})
-    here, worker = (replace(run, training=training, folder=run.folder.with_name(name)) for name in ("here", "worker"))
+    here, worker = (retrained(run, name, mkl_avx512=True) for name in ("here", "worker"))
     train(here, quiet)
     assert "MKL can't be asked for AVX-512" in capfd.readouterr().err
     subprocess.run([sys.executable, "-c", TRAIN], input=pickle.dumps(worker), check=True)

@@ -79,8 +79,6 @@ def without_controls(recipe):
     [
         ("mixes.yaml", lambda v: v["text"].update(kind="web"),
          r"mixes\.yaml: text\.kind: choose one of archives, sample, hub, .*\(got 'web'\)"),
-        ("mixes.yaml", lambda v: v["fineweb-edu"].update(licence=1),
-         r"mixes\.yaml: fineweb-edu\.licence: .*valid string \(got 1\)"),
         ("scales/laptop.yaml", lambda v: v.update(data="poems"),
          r"laptop\.yaml: data: mix 'poems' is unknown \(recipes/mixes\.yaml has text"),
         ("scales/laptop.yaml", lambda v: v.update(mid="mid-olmo"),
@@ -94,35 +92,15 @@ def without_controls(recipe):
          r"smoke\.yaml: training: micro_batch 16 does not divide .*; its base is \S+laptop\.yaml"),
         ("scales/laptop.yaml", lambda v: v["training"].update(clip=0),
          r"laptop\.yaml: training\.clip: .*greater than 0 \(got 0\)$"),
-        ("scales/smoke.yaml", lambda v: v["training"].update(optimizer="lion"),
-         r"smoke\.yaml: training\.optimizer: Input should be 'adamw' or 'muon' \(got 'lion'\)"),
-        ("benchmark_scores.yaml", lambda v: v["groups"].update(x=["chess"]), r"group 'x' names 'chess'"),
         ("arms.yaml", lambda v: v["dense"].update(colour=1), r"arms\.yaml: unknown key 'dense\.colour'; known are ffn"),
         ("arms.yaml", lambda v: v["dense"].update(ffn="swish"),
          r"arms\.yaml: dense: .*'swish' is unknown \(stemrepro/model/specs\.py"),
-        ("arms.yaml", lambda v: v["dense"].update(ffn="denze"), r"did you mean 'dense'\?"),
         ("arms.yaml", lambda v: v["dense"].update(hue="pale"),
          r"dense: hue 'pale' is unknown: choose one of black, blue"),
-        ("arms.yaml", lambda v: v["dense"].update(table_rate_factor=-1),
-         r"dense\.table_rate_factor: .*greater than 0 \(got -1\)"),
-        ("arms.yaml", lambda v: v["dense"].update(table_decay_factor=-1),
-         r"dense\.table_decay_factor: .*greater than or equal to 0 \(got -1\)"),
-        ("arms.yaml", lambda v: v["dense"].update(table_rate_factor=float("inf")),
-         r"dense\.table_rate_factor: .*finite number \(got inf\)"),
         ("arms.yaml", lambda v: v.update({"a;touch x": v["dense"]}), r"arms\.yaml: 'a;touch x' is no name"),
-        ("arms.yaml", lambda v: v.update({"../../../x": v["dense"]}), r"'\.\./\.\./\.\./x' is no name"),
-        ("arms.yaml", lambda v: v.update({3: v["dense"]}), r"'3' is no name"),
-        ("variants.yaml", lambda v: v.update({"$(id)": {}}), r"variants\.yaml: '\$\(id\)' is no name"),
         ("variants.yaml", lambda v: v.update(main={"tokens": 2}), r"variants\.yaml: 'main' is the scale itself"),
-        ("variants.yaml", lambda v: v["half"].update(tokens=0), r"variants\.yaml: half\.tokens: .*greater than 0"),
         ("variants.yaml", lambda v: v["wide-rung-1"].update(width=0.3),
          r"token_ladder\.yaml: \S+@wide-rung-1 at scale '\w+': width \S+ with"),
-        ("scales/laptop.yaml", lambda v: v["training"].pop("tokens"),
-         r"laptop\.yaml: training\.tokens: Field required"),
-        ("scales/laptop.yaml", lambda v: v["training"].update(weight_decay=-0.1),
-         r"laptop\.yaml: training\.weight_decay: .*greater than or equal to 0"),
-        ("scales/laptop.yaml", lambda v: v.update(learning_rate=float("inf")),
-         r"laptop\.yaml: learning_rate: .*finite number"),
         ("scales/laptop.yaml", lambda v: v.update(learning_rate=float("nan")),
          r"laptop\.yaml: learning_rate: .*\(got nan\)"),
         ("scales/laptop.yaml", lambda v: v.update(scoreboard="../elsewhere"), r"laptop\.yaml: scoreboard: "),
@@ -130,7 +108,6 @@ def without_controls(recipe):
          r"laptop\.yaml with arm 'dense': heads 3 does not divide width 32"),
         ("scales/laptop.yaml", lambda v: v["model"].update(layers=2),
          r"arm 'stem-third': placement 'third' needs layers >= 3"),
-        ("scales/laptop.yaml", lambda v: v["training"].update(micro_batch=3), r"micro_batch 3 does not divide batch 8"),
         ("scales/laptop.yaml", lambda v: v["training"].update(tokens=1000),
          r"training\.tokens 1000 is no multiple of batch x sequence = 1024"),
         ("scales/laptop.yaml", lambda v: v.update(seeds=[0, 1, 1]), r"seeds \[0, 1, 1\] names a seed twice"),
@@ -141,49 +118,32 @@ def without_controls(recipe):
         ("validation_loss.yaml", lambda v: as_claim(v, "full-below-dense").update(
             preconditions=["token-only-below-three-quarters"]),
          r"'full-below-dense': precondition .* looks at the claim's own contrast"),
-        ("scales/laptop.yaml", lambda v: v.update(seeds=[-1]), r"laptop\.yaml: seeds\.0: .*greater than or equal to 0"),
         ("validation_loss.yaml", lambda v: v["arms"].append("stem-tenth"),
          r"validation_loss\.yaml: arm 'stem-tenth' is unknown; did you mean 'stem-late'"),
         ("validation_loss.yaml", lambda v: v.update(measure="scores"),
          r"validation_loss\.yaml: measure 'scores' is unknown"),
         ("validation_loss.yaml", lambda v: as_claim(v, "token-part").update(arms=["dense", "x"]),
          r"claim 'token-part' names arm 'x'"),
-        ("validation_loss.yaml", lambda v: as_claim(v, "token-part").update(kind="bigger"),
-         r"claims\.token-part\.kind: .*'bigger'"),
         ("validation_loss.yaml", lambda v: as_claim(v, "token-part").update(origin="ours"),
          r"claims\.token-part\.origin: .*'paper', 'arithmetic' or 'control' \(got 'ours'\)"),
-        ("validation_loss.yaml", lambda v: as_claim(v, "token-part").update(arms=["dense"]),
-         r"claims\.token-part: .*'greater' can't have 1 arms: two"),
         ("validation_loss.yaml", lambda v: as_claim(v, "token-part").update(metric="prosee"),
          r"claim 'token-part': metric 'prosee' is unknown; did you mean 'prose'\? \(measure 'comparison' has prose, "
          r"all,"),
         ("validation_loss.yaml", lambda v: as_claim(v, "token-part").update(preconditions=["spikes-expected"]),
          r"claim 'token-part': precondition 'spikes-expected' is unknown to this measure; it has "),
-        ("validation_loss.yaml", lambda v: as_claim(v, "contextual-part").update(
-            preconditions=["token-only-below-three-quarters"]),
-         r"'contextual-part': precondition .* looks at the claim's own contrast"),
-        ("validation_loss.yaml", lambda v: as_claim(v, "half-below-dense").update(
-            preconditions=["token-only-below-three-quarters", "spikes"]),
-         r"claim 'half-below-dense': precondition 'spikes' is unknown"),
         ("validation_loss.yaml", without_controls,
          r"precondition 'no-gain-without-information' needs the arm 'stem-frozen' or 'stem-shuffled'; add one to the "
          r"recipe's arms, or leave"),
         ("table_design.yaml", lambda v: as_claim(v, "random-rows").update(
             preconditions=["no-gain-without-information"]),
          r"claim 'random-rows': precondition 'no-gain-without-information' looks at the claim's own contrast"),
-        ("table_design.yaml", lambda v: as_claim(v, "identity").update(preconditions=["no-gain-without-information"]),
-         r"claim 'identity': precondition .* looks at the claim's own contrast"),
         ("table_design.yaml", lambda v: as_claim(v, "vocabulary").update(preconditions=["no-gain-without-information"]),
          r"claim 'vocabulary': precondition .* compares losses with smallest_effect, so unit must be nats/token "
          r"\(got 'bits/byte a doubling'\)"),
         ("benchmark_scores.yaml", lambda v: v["estimates"]["recall"].update(metric="accuracy:chess"),
          r"estimate 'recall': metric 'accuracy:chess': task 'chess' is unknown \(this recipe has "),
-        ("paper_audit.yaml", lambda v: as_claim(v, "roi-full").update(arms=["dense"]),
-         r"claims\.roi-full: .*'exact' can't have 1 arms: none"),
         ("paper_audit.yaml", lambda v: as_claim(v, "roi-full").pop("paper"),
          r"claims\.roi-full: .*needs the paper's number"),
-        ("paper_audit.yaml", lambda v: as_claim(v, "roi-full")["paper"].update(cells=["table-9/a/b"]),
-         r"claim 'roi-full': .*cell .* 'table-9/a/b' is unknown; did you mean"),
         ("validation_loss.yaml", lambda v: as_claim(v, "third-below-dense").update(
             paper={"cells": ["fig-1b/lead/16k"]}),
          r"'fig-1b/lead/16k' is empty"),
@@ -194,10 +154,6 @@ def without_controls(recipe):
          r"paper\.yaml: table-4\.rows\.dense has 10 cells for 11 columns"),
         ("paper.yaml", lambda v: v["table-4"].update(by_column={"chess": {"unit": "%"}}),
          r"table-4\.by_column names 'chess'"),
-        ("paper.yaml", lambda v: v["table-4"].update(confidence="sure"),
-         r"paper\.yaml: table-4\.confidence: .*'read'.* \(got 'sure'\)"),
-        ("shapes.yaml", lambda v: v["llama-3.2-1b"].update(width=-1),
-         r"shapes\.yaml: llama-3\.2-1b\.width: .*greater than 0"),
         ("arms.yaml", lambda v: v["stem-half"].update(family="stems"),
          r"arms\.yaml: stem-half: family 'stems' is unknown; did you mean 'stem-"),
         ("table_design.yaml", lambda v: v["variants"].update(haf={}),
@@ -209,10 +165,6 @@ def without_controls(recipe):
         ("retrofit.yaml", lambda v: v["variants"].pop("half"),
          r"dense@second-half at scale '\S+': its 5 seeds resume from those of dense@half, of which the recipe asks "
          r"for 0"),
-        ("retrofit.yaml", lambda v: v["variants"]["half"].update(seeds=2),
-         r"dense@second-half .* of which the recipe asks for 2; ask for as many there"),
-        ("retrofit.yaml", lambda v: v["variants"]["half"].update(arms=["stem-third", "stem-full"]),
-         r"dense@second-half .* of which the recipe asks for 0"),
         ("variants.yaml", lambda v: (v.update(deep={"extends": {"after": "mid"}}),
                                      v["longer-8"]["extends"].update(after="deep")),
          r"dense@longer-8 at scale 'paper-1b': it resumes from 'deep', which resumes from 'mid'; two stages of the"),
@@ -220,14 +172,8 @@ def without_controls(recipe):
          r"dense@longer-8 .*: it resumes from 'half-vocab-4', which has 'vocab'; tokens, learning rate and clip alone"),
         ("variants.yaml", lambda v: v["second-half-mean-row"]["extends"].update(after="second-half"),
          r"@second-half-mean-row .*: it resumes from 'second-half', which resumes from 'half'; .* stands alone"),
-        ("rivals.yaml", lambda v: v["estimates"]["over-jtok"].update(arms=["jtok", "x"]),
-         r"rivals\.yaml: .*estimate 'over-jtok' names arm 'x'"),
         ("rivals.yaml", lambda v: v["estimates"]["over-jtok"].update(arms=["jtok"]),
          r"estimates\.over-jtok: .*two arms, or none where it is computed, not 1"),
-        ("rivals.yaml", lambda v: v["estimates"]["over-jtok"].update(sentence="x"),
-         r"unknown key 'estimates\.over-jtok\.sentence'"),
-        ("rivals.yaml", lambda v: v["estimates"]["over-jtok"].update(metric="prosee"),
-         r"estimate 'over-jtok': metric 'prosee' is unknown; did you mean 'prose'"),
         ("rivals.yaml", lambda v: v["estimates"]["over-jtok"].pop("arms"),
          r"estimate 'over-jtok': metric 'prose' is a contrast, which needs arms"),
         ("rivals.yaml", lambda v: v["estimates"].update({"equal-flops": v["estimates"]["over-jtok"]}),
@@ -288,18 +234,3 @@ def test_a_scale_has_its_bases_values_and_its_own(folder):
     changed = {"base": "laptop", "mid": None, "scoreboard": "results/mine", "model": mine.model}
     assert laptop.model_copy(update=changed) == mine
     assert laptop.model.model_copy(update={"width": 64}) == mine.model
-
-
-@pytest.mark.parametrize("kind", ["scales", "recipes"])
-def test_files_whose_name_no_command_could_carry(folder, kind):
-    source = folder / ("scales/smoke.yaml" if kind == "scales" else "rivals.yaml")
-    source.rename(source.with_name("a;touch x.yaml"))
-    with pytest.raises(UserError, match=r"'a;touch x' is no name"):
-        load(folder)
-
-
-def test_an_unknown_scale_or_recipe_names_those_there_are(catalog):
-    with pytest.raises(UserError, match=r"'huge' is unknown \(recipes/scales/ has .*laptop, .*smoke, start, width\)"):
-        catalog.scale("huge")
-    with pytest.raises(UserError, match="'rival' is unknown; did you mean 'rivals'"):
-        catalog.recipe("rival")

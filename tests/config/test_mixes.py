@@ -26,9 +26,20 @@ def test_sources_that_are_none_are_named(sources, message):
         parse_mix({"kind": "archives", "sources": sources}, FILE, "own")
 
 
-def test_a_mix_of_archives_names_its_sources():
-    with pytest.raises(UserError, match=r"own\.sources: Field required"):
-        parse_mix({"kind": "archives"}, FILE, "own")
+@pytest.mark.parametrize(
+    ("name", "fields", "words"),
+    [
+        ("needles-sample", {"keys": 4000, "values": 4000}, "there are 4900 words"),
+        ("needles-sample", {"of_document": (2, 32)}, "of_document 32: more than there are keys"),
+        ("needles-sample", {"vendored": False}, "either `sources` of it or `vendored: true`"),
+        ("recall-sample", {"length": 32}, "an odd number"),
+        ("recall-sample", {"pairs": (16,)}, "a quarter of length"),
+        ("invented-sample", {"people": 10**6}, "first and last names make"),
+    ],
+)
+def test_made_mixes_that_can_not_be(catalog, name, fields, words):
+    with pytest.raises(UserError, match=words):
+        parse_mix(catalog.mixes[name].model_dump() | fields, FILE, name)
 
 
 def test_the_shares_of_a_blend_come_to_one():
@@ -37,19 +48,6 @@ def test_the_shares_of_a_blend_come_to_one():
     assert whole.parts["code"].mix.file == "code"
     with pytest.raises(UserError, match=r"own: .*the shares of own and parts come to 0\.9; they must come to 1"):
         parse_mix({"kind": "blend", "own": 0.6, "parts": {"code": part}}, FILE, "own")
-
-
-def test_a_blend_has_no_blends_or_made_texts():
-    part = {"share": 0.5, "mix": {"kind": "recall"}}
-    with pytest.raises(UserError, match=r"own\.parts\.code\.mix: .*'archives', 'sample', 'hub'"):
-        parse_mix({"kind": "blend", "own": 0.5, "parts": {"code": part}}, FILE, "own")
-
-
-@pytest.mark.parametrize("name", ["own", "prose", "all"])
-def test_parts_of_a_blend_have_names_of_their_own(name):
-    part = {"share": 0.5, "mix": {"kind": "sample", "file": "code"}}
-    with pytest.raises(UserError, match=f"a part can't be called '{name}'"):
-        parse_mix({"kind": "blend", "own": 0.5, "parts": {name: part}}, FILE, "own")
 
 
 def test_a_large_text_streams():

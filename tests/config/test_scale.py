@@ -1,11 +1,10 @@
 import pytest
 import torch
-from pydantic import ValidationError
 
 from stemrepro.cli import estimate
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
-from stemrepro.config.scale import Extension, TunedSettings, Variant
+from stemrepro.config.scale import TunedSettings, Variant
 from stemrepro.model.cost import parameter_counts
 from stemrepro.model.transformer import Decoder
 from stemrepro.pipeline import plan
@@ -130,14 +129,6 @@ def test_a_matched_shape_has_the_rate_of_its_width_and_its_own_as_its_study_foun
 def test_rate_and_clip_are_factors(tiny):
     scaled = Variant(learning_rate=4, clip=10).at(tiny)
     assert (scaled.learning_rate, scaled.training.clip) == (4 * tiny.learning_rate, 10 * tiny.training.clip)
-
-
-def test_a_variant_has_the_scales_optimiser_or_its_own(tiny):
-    assert Variant(optimizer="muon").at(tiny).training.optimizer == "muon"
-    scale = Variant(optimizer="muon").at(tiny)
-    assert Variant(learning_rate=2).at(scale).training.optimizer == "muon"
-    with pytest.raises(ValidationError, match="optimizer can't stand with it"):
-        Variant(optimizer="muon", extends=Extension())
 
 
 def test_a_vocabulary_of_its_own_is_a_whole_number(tiny):

@@ -214,11 +214,6 @@ def card_of(home, name):
     return (exported(home, name, home / "cards" / name) / "README.md").read_text()
 
 
-def test_shared_and_shuffled_tables_are_said_to_be_written_otherwise(home):
-    assert "share one table, which is written for each" in card_of(home, "stem-shared")
-    assert "row of the last deal" in card_of(home, "stem-shuffled")
-
-
 @pytest.fixture
 def own_modules(tmp_path, monkeypatch):
     """Code that comes with a model is in a folder of this test, and none of it or of another test's is imported yet."""

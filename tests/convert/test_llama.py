@@ -86,21 +86,13 @@ def test_the_rotary_base_of_older_folders_is_read(tmp_path):
     ("change", "words"),
     [
         ({"model_type": "mistral"}, "model_type is 'mistral'; only 'llama' can be loaded"),
-        ({"attention_bias": True}, "attention_bias is True; only False"),
-        ({"hidden_act": "gelu"}, "hidden_act is 'gelu'; only 'silu'"),
         ({"head_dim": 16}, "head_dim 16 is not hidden_size / num_attention_heads = 8"),
         ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5}}, "rotary positions of type 'llama3'"),
         ({"intermediate_size": 44}, r"has the shape \[\d+, \d+\], by config\.json it is"),
         ({"num_hidden_layers": 4}, r"lacks the weights of 'blocks\.3\..+' \(and 8 more\)"),
-        ({"num_hidden_layers": 2}, r"weight 'model\.layers\.2\..+' belongs to no Llama"),
         ({"vocab_size": None}, "config.json has no shape of a Llama"),
-        ({"hidden_size": "wide"}, "config.json has no shape of a Llama"),
-        ({"num_attention_heads": 0}, "config.json has no shape of a Llama"),
         ({"num_attention_heads": -4}, "config.json has no shape of a Llama"),
         ({"num_hidden_layers": 10**7}, "config.json has no shape of a Llama"),
-        ({"rms_norm_eps": -1}, "config.json has no shape of a Llama"),
-        ({"vocab_size": 2**30}, r"'model\.embed_tokens\.weight' has the shape|'lm_head\.weight' has the shape"),
-        ({"rope_parameters": "some"}, "that are no table"),
         ({"quantization_config": {"bits": 4}}, "quantised weights"),
     ],
 )
@@ -114,20 +106,13 @@ def test_folders_that_can_not_be_loaded_are_named(tmp_path, change, words):
 
 def test_weights_that_are_missing_or_strange_are_named(tmp_path):
     llama().save_pretrained(tmp_path)
-    path, about = tmp_path / "model.safetensors", (tmp_path / "config.json").read_text()
-    (tmp_path / "config.json").write_text("[]")
-    with pytest.raises(UserError, match="names no model_type"):
-        load_llama(tmp_path)
-    (tmp_path / "config.json").write_text(about)
+    path = tmp_path / "model.safetensors"
     state = load_file(path)
     save_file(state | {"model.layers.0.mlp.extra.weight": torch.ones(1)}, path)
     with pytest.raises(UserError, match=r"'model\.layers\.0\.mlp\.extra\.weight' belongs to no Llama"):
         load_llama(tmp_path)
     save_file({name: value for name, value in state.items() if name != "model.norm.weight"}, path)
     with pytest.raises(UserError, match=r"lacks the weights of 'norm\.weight' \(and 0 more\)"):
-        load_llama(tmp_path)
-    save_file(state | {"model.norm.weight": torch.ones(32, dtype=torch.int8)}, path)
-    with pytest.raises(UserError, match=r"'model\.norm\.weight' is of torch\.int8; only floating point"):
         load_llama(tmp_path)
     save_file(state | {"model.norm.weight": torch.full((32,), torch.nan)}, path)
     with pytest.raises(UserError, match=r"'model\.norm\.weight' holds NaN"):

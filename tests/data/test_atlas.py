@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from dataclasses import asdict
 
 import pytest
 
@@ -91,5 +92,5 @@ def test_whole_names_are_one_token_and_the_others_several(atlas_sample):
 
 def test_an_atlas_survives_its_file(tmp_path):
     atlas = Atlas((Entity("Spain", True, False, False),), (Fact("Spain", "capital", "Madrid", True),), ("Spain",))
-    write_json(tmp_path / FILE, atlas.to_json())
+    write_json(tmp_path / FILE, asdict(atlas))
     assert read_atlas(tmp_path / FILE) == atlas

@@ -94,17 +94,6 @@ def test_a_text_that_is_too_short_is_named(sample):
     assert len(tokenizer.encode(cut["text"]).ids) + 1 == count - 3
 
 
-def test_rows_of_other_splits_are_not_trained_on(sample):
-    tokenizer = read_tokenizer(sample / "tokenizer.json")
-    rows = [
-        {"source": "code", "id": split, "split": split, "text": "one two"} for split in ("train", "tune", "validation")
-    ]
-    count = len(tokenizer.encode("one two").ids) + 1
-    assert [row["split"] for row in so_many("code", rows, count, tokenizer)] == ["train"]
-    with pytest.raises(UserError, match=f"has {count} training tokens"):
-        so_many("code", rows, 3 * count, tokenizer)
-
-
 def test_a_dataset_of_the_hub_can_be_a_part(sample, tmp_path):
     folder = tmp_path / "dataset"
     folder.mkdir()

@@ -70,19 +70,6 @@ def test_scoring_blocks_spread_over_each_source(sample):
             assert start <= number * 32 + 1 + place < start + length
 
 
-def test_a_missing_file(copy):
-    (copy / "train.bin").unlink()
-    with pytest.raises(UserError, match=r"train\.bin is missing"):
-        TokenBlocks(copy, "train", 32, 300)
-
-
-def test_a_truncated_file(copy):
-    path = copy / "train.bin"
-    path.write_bytes(path.read_bytes()[:-10])
-    with pytest.raises(UserError, match=r"train\.bin has .* truncated"):
-        TokenBlocks(copy, "train", 32, 300)
-
-
 def cut(folder, cuts):
     """Write a split's tokens anew as several files; return the tokens."""
     index = read_json(folder / "index.json")

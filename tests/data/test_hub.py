@@ -15,11 +15,10 @@ from stemrepro.data.archives import fetch
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.card import data_card
 from stemrepro.data.corpus import build_corpus
-from stemrepro.data.encoding import write_blocks
 from stemrepro.data.hub import take
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.items import write_items
-from stemrepro.data.tokenizer import train_tokenizer
+from tests.conftest import make_text
 
 README = "---\nconfigs:\n- config_name: small\n  data_files:\n  - split: train\n    path: small/*.parquet\n---\n"
 
@@ -41,16 +40,8 @@ def dataset(tmp_path):
 
 
 def mix(folder, **fields):
-    settings = {
-        "kind": "hub",
-        "dataset": str(folder),
-        "config": "small",
-        "text": "body",
-        "megabytes": 1,
-        "licence": "ODC-By",
-        "attribution": "us",
-    }
-    return HubMix(**settings | fields)
+    settings = {"kind": "hub", "dataset": str(folder), "config": "small", "text": "body", "megabytes": 1}
+    return HubMix(**settings | {"licence": "ODC-By", "attribution": "us"} | fields)
 
 
 @pytest.mark.parametrize("streaming", [True, False])
@@ -71,12 +62,8 @@ def test_documents_in_order_with_their_revision(dataset, tmp_path, streaming):
 
 def test_all_the_way_to_blocks(dataset, tmp_path):
     planned, raw = mix(dataset), tmp_path / "raw"
-    fetch(planned, raw)
-    build_corpus("ships", planned, raw, tmp_path / "corpus")
-    corpus = tmp_path / "corpus" / "corpus.parquet"
-    write_items(planned, raw, corpus, tmp_path / "items")
-    train_tokenizer(corpus, 280, tmp_path / "tokenizer.json")
-    write_blocks(corpus, tmp_path / "tokenizer.json", tmp_path / "blocks")
+    make_text(tmp_path, planned, 280)
+    write_items(planned, raw, tmp_path / "corpus/corpus.parquet", tmp_path / "items")
     blocks = TokenBlocks(tmp_path / "blocks", "train", 16, 280)
     assert blocks.batch(0, 0, 2).shape == (2, 17)
     data_card(tmp_path, tmp_path / "blocks", tmp_path / "card.md")
@@ -180,21 +167,17 @@ def test_a_line_can_be_a_document_of_its_own(tmp_path):
     ("files", "words"),
     [
         ({"a_jsonl": '{"text": "a"}\n\n{"text": "b\n{"text": "c"}\n'}, r"a\.jsonl, line 3 is no JSON object"),
-        ({"a_jsonl": '{"text": "a"}\n"b"\n'}, r"a\.jsonl, line 2 is no JSON object"),
         ({"a_jsonl": '{"text": "voil\xe0"}'.encode("latin-1")}, r"a\.jsonl, line 1 is no JSON object in UTF-8"),
         ({"a_jsonl": '{"text": "a"}\n{"text": 5}\n'}, r"a\.jsonl, row 2: column 'text' holds 5 of type int, not text"),
         ({"a_jsonl": '{"text": {"en": "a"}}\n'}, r"a\.jsonl, row 1: column 'text' holds \{'en': 'a'\} of type dict"),
-        ({"a_jsonl": '{"text": ["a"]}\n'}, r"a\.jsonl, row 1: column 'text' holds \['a'\] of type list"),
         ({"a_jsonl": '{"text": null}\n'}, r"a\.jsonl has no text in column 'text'"),
         ({"a_jsonl": '{"text": "a"}\n', "b_jsonl": '{"body": "b"}\n'}, r"b\.jsonl has no column 'text'; it has body"),
         ({"a_jsonl": '{"text": "a"}\n', "b_jsonl": ""}, r"b\.jsonl is empty; delete it"),
         ({"a_csv": "text,x\n1,2\n"}, r"a\.csv, row 1: column 'text' holds 1 of type int"),
         ({"a_csv": "text,x\na,2\nb,3,4\n"}, r"a\.csv: .*Expected 2 fields in line 3, saw 3; mend it or take it out"),
         ({"a_csv": "text\nvoil\xe0\n".encode("latin-1")}, r"a\.csv: .*; save it in UTF-8"),
-        ({"a_txt": "voil\xe0".encode("latin-1")}, r"a\.txt: .*; save it in UTF-8"),
         ({"a_txt": " \n"}, r"a\.txt has no text"),
         ({"a_parquet": "PAR1"}, r"a\.parquet: .+; mend it or take it out"),
-        ({"a_md": "text"}, r"a folder holds \.txt, \.jsonl, \.csv or \.parquet files"),
         ({}, r"a folder holds \.txt, \.jsonl, \.csv or \.parquet files"),
     ],
 )

@@ -1,19 +1,15 @@
 """Invented people: who they are, what is stated of them, and that fewer are the first of more."""
 
-import re
-
 import numpy as np
 import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.mixes import InventedMix
-from stemrepro.data.corpus import build_corpus
-from stemrepro.data.encoding import write_blocks
 from stemrepro.data.integrity import read_index
 from stemrepro.data.invented import EVERY, invented_documents, people, sentence, words
-from stemrepro.data.people import write_people
-from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
-from stemrepro.data.vocabularies import own_text
+from stemrepro.data.tokenizer import read_tokenizer
+from stemrepro.data.vocabularies import own_text, write_people
+from tests.conftest import make_text
 
 MIX = InventedMix(kind="invented", names=8, attributes=3, values=4, people=40, exposures=5)
 
@@ -66,10 +62,8 @@ def test_everybody_is_described_equally_often_in_changing_orders():
 
 
 def test_texts_about_other_numbers_of_people(tmp_path):
-    build_corpus("invented", MIX, tmp_path / "raw", tmp_path / "corpus")
     vocab = 257 + 16 + 3 + 12
-    train_tokenizer(tmp_path / "corpus/corpus.parquet", vocab, tmp_path / "tokenizer.json")
-    write_blocks(tmp_path / "corpus/corpus.parquet", tmp_path / "tokenizer.json", tmp_path / "blocks")
+    make_text(tmp_path, MIX, vocab)
     write_people(MIX, [12, 64], tmp_path / "tokenizer.json", tmp_path / "people")
     tokens = 2 + 2 * 3 + 1
     for size in (12, 64):
@@ -80,7 +74,5 @@ def test_texts_about_other_numbers_of_people(tmp_path):
     assert read_index(tmp_path / "blocks")["splits"]["train"]["tokens"] == 40 * 5 * tokens
     tokenizer = read_tokenizer(tmp_path / "tokenizer.json")
     assert all(len(tokenizer.encode(f" {word}").ids) == 1 for part in words(8, 3, 4).values() for word in part)
-    with pytest.raises(
-        UserError, match=re.escape(f"{tmp_path}/people/13/blocks is missing; run 'make reproduce' with its SCALE")
-    ):
+    with pytest.raises(UserError, match=r"people/13/blocks/index\.json is missing; run 'make reproduce'"):
         own_text(vocab, tmp_path, 13)

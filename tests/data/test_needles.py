@@ -7,14 +7,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from stemrepro.config.mixes import NeedlesMix
-from stemrepro.data.archives import fetch
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.data.corpus import build_corpus
-from stemrepro.data.encoding import write_blocks
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.needles import BARE, Deal, clauses, documents_of, needle, prose_of
-from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
+from stemrepro.data.tokenizer import read_tokenizer
+from tests.conftest import make_text
 
 PROSE = "In the beginning was light; and there was dark. Then came the day, and it was long"
 DEAL = Deal(keys=16, values=8, of_document=(2, 4), clauses=3, needles=3, bare=0.5)
@@ -74,12 +71,7 @@ def test_keys_of_a_document_come_up_alike():
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory, catalog):
-    folder, mix = tmp_path_factory.mktemp("needles"), catalog.mixes["needles-sample"]
-    fetch(mix, folder / "raw")
-    build_corpus("needles-sample", mix, folder / "raw", folder / "corpus")
-    train_tokenizer(folder / "corpus/corpus.parquet", 320, folder / "tokenizer.json")
-    write_blocks(folder / "corpus/corpus.parquet", folder / "tokenizer.json", folder / "blocks")
-    return folder
+    return make_text(tmp_path_factory.mktemp("needles"), catalog.mixes["needles-sample"], 320)
 
 
 def test_no_prose_is_in_two_splits_or_twice(place, catalog):
@@ -102,18 +94,3 @@ def test_words_are_tokens_and_documents_are_longer_than_sequences(place, catalog
     blocks = TokenBlocks(place / "blocks", "train", 64, 320)
     ends = (blocks.at(np.arange(blocks.count))[:, :-1] == 0).sum(axis=1).numpy()
     assert np.mean(ends == 0) > 0.2  # of the sample's short documents; the scale's are longer
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"keys": 4000, "values": 4000}, "there are 4900 words"),
-        ({"of_document": (2, 32)}, "of_document 32: more than there are keys"),
-        ({"bare": 1.0}, "bare 1: without prose"),
-        ({"vendored": False}, "either `sources` of it or `vendored: true`"),
-        ({"vendored": False, "sources": ("novels",)}, "there is no source 'novels'"),
-    ],
-)
-def test_mixes_that_can_not_be(catalog, fields, words):
-    with pytest.raises(ValueError, match=words):
-        NeedlesMix(**catalog.mixes["needles-sample"].model_dump() | fields)

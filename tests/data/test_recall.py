@@ -5,10 +5,9 @@ import pytest
 
 from stemrepro.config.mixes import MOST_WORDS, RecallMix
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.data.corpus import build_corpus
-from stemrepro.data.encoding import write_blocks
 from stemrepro.data.recall import made_up_words, pairs_and_queries, recall_documents
-from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
+from stemrepro.data.tokenizer import read_tokenizer
+from tests.conftest import make_text
 
 MIX = RecallMix(kind="recall", keys=16, values=16, pairs=(2, 4), length=33, documents=40)
 
@@ -45,9 +44,7 @@ def test_splits_share_no_document():
 
 
 def test_a_block_is_a_document(tmp_path):
-    build_corpus("recall", MIX, tmp_path / "raw", tmp_path / "corpus")
-    train_tokenizer(tmp_path / "corpus/corpus.parquet", 257 + 32, tmp_path / "tokenizer.json")
-    write_blocks(tmp_path / "corpus/corpus.parquet", tmp_path / "tokenizer.json", tmp_path / "blocks")
+    make_text(tmp_path, MIX, 257 + 32)
     blocks, tokenizer = TokenBlocks(tmp_path / "blocks", "train", 33, 289), read_tokenizer(tmp_path / "tokenizer.json")
     assert blocks.about["tokens"] == 40 * 33
     for row in blocks.at(np.arange(blocks.count)).tolist():
@@ -58,16 +55,3 @@ def test_a_block_is_a_document(tmp_path):
         dealt = {}
         assert all(dealt.setdefault(key, value) == value for key, value in pairs)
         assert len(dealt) in (2, 4)
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"length": 32}, "an odd number"),
-        ({"keys": 4000, "values": 4000}, "there are 4900 words"),
-        ({"pairs": (16,)}, "a quarter of length 33"),
-    ],
-)
-def test_mixes_that_can_not_be(fields, words):
-    with pytest.raises(ValueError, match=words):
-        RecallMix(**MIX.model_dump() | fields)

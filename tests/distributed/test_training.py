@@ -19,7 +19,7 @@ from stemrepro.config.parallel import Parallel
 from stemrepro.pipeline.runs import init_from
 from stemrepro.training.checkpoint import AtomicCheckpointIO, newest
 from stemrepro.training.train import train
-from tests.conftest import ROOT, quiet
+from tests.conftest import ROOT, quiet, retrained, written
 from tests.distributed.what_processes_do import act
 
 pytestmark = pytest.mark.slow
@@ -72,9 +72,7 @@ def trained(make, folders):
         runs[f"opened-{name}"] = make(f"opened-{name}", parallel)
         shutil.copytree(runs["begun"].folder, runs[f"opened-{name}"].folder)
     runs |= {"unread": make("unread", DDP, arm="token-only"), "compiled": make("compiled", FSDP)}
-    runs["compiled"] = replace(
-        runs["compiled"], training=runs["compiled"].training.model_copy(update={"compile": True})
-    )
+    runs["compiled"] = retrained(runs["compiled"], compile=True)
     for name, parallel in (("stage-one", None), ("stage", FSDP)):
         first = replace(make(name, parallel), keep_final_checkpoint=True)
         later = replace(first, folder=first.folder.with_name("later"), keep_final_checkpoint=False)
@@ -104,10 +102,6 @@ def same(run, other):
     assert weights.keys() == expected.keys()
     for name, weight in weights.items():
         torch.testing.assert_close(weight, expected[name], atol=2e-4, rtol=0)
-
-
-def bits(run):
-    return {path.name: path.read_bytes() for path in run.folder.iterdir() if path.name != "provenance.json"}
 
 
 @BOTH
@@ -146,7 +140,7 @@ def test_a_killed_run_resumes_to_the_bit(trained, make, folders):
     for run, start in ((killed, "step000000005.ckpt"), (writing, None)):
         assert run.folder.with_name("killed").exists()
         assert about(run)["resumed_from"] == start
-        assert bits(run) == bits(trained["fsdp"])
+        assert written(run) == written(trained["fsdp"])
 
 
 def test_parameters_that_no_pass_reads_stay(trained):
@@ -208,4 +202,4 @@ def test_slurm_starts_a_run_too(trained, make, folders):
         for number in range(2)
     ]
     assert [process.wait(300) for process in processes] == [0, 0]
-    assert bits(run) == bits(trained["fsdp"])
+    assert written(run) == written(trained["fsdp"])

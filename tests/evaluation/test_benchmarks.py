@@ -133,11 +133,6 @@ def test_log_likelihoods_that_are_not_finite_are_refused(scored, asked, sample):
         run.weights.write_bytes(before)
 
 
-def test_an_unknown_task_is_named(sample):
-    with pytest.raises(UserError, match="benchmark task 'arc_easy' is unknown; hub tasks need 'hub: true'"):
-        load_task(task_manager(sample / "items"), "arc_easy")
-
-
 def test_a_task_that_does_not_ask_for_the_answers_alone_is_made_to(sample, tmp_path):
     """As lm-eval's own tasks from the hub."""
     text = (

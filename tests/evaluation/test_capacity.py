@@ -5,43 +5,23 @@ import pandas as pd
 import pytest
 import torch
 
-from stemrepro.common.files import sha256
-from stemrepro.config.address import MAIN, Address
-from stemrepro.config.arm import run_settings
-from stemrepro.config.scale import Variant
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.data.corpus import build_corpus
-from stemrepro.data.encoding import write_blocks
 from stemrepro.data.invented import people, words
-from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
+from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation import capacity
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored
-from stemrepro.training.run import Run
 from stemrepro.training.train import train
-from tests.conftest import quiet
+from tests.conftest import make_text, quiet, run_of, with_vocab
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, catalog, tiny):
     """A run of 12 steps on the small mix of people, the mix, and its tokenizer."""
     folder, mix = tmp_path_factory.mktemp("invented"), catalog.mixes["invented-sample"]
-    build_corpus("invented-sample", mix, folder / "raw", folder / "corpus")
-    train_tokenizer(folder / "corpus/corpus.parquet", 299, folder / "tokenizer.json")
-    write_blocks(folder / "corpus/corpus.parquet", folder / "tokenizer.json", folder / "blocks")
-    training = tiny.training.model_copy(update={"eval_tokens": 28})
-    scale = tiny.model_copy(update={"model": tiny.model.model_copy(update={"vocab": 299}), "training": training})
-    model, training = run_settings(Address(MAIN, "stem-full"), catalog.arms["stem-full"], Variant(), scale)
-    run = Run(
-        Address(MAIN, "stem-full"),
-        0,
-        model,
-        training,
-        folder / "run",
-        "invented-sample",
-        folder / "blocks",
-        sha256(folder / "blocks/train.bin"),
-    )
+    make_text(folder, mix, 299)
+    scale = with_vocab(tiny, 299, eval_tokens=28)
+    run = run_of(folder, folder, "invented-sample", "stem-full", catalog.arms["stem-full"], scale)
     train(run, quiet)
     return run, mix, folder / "tokenizer.json"
 
@@ -53,11 +33,8 @@ def test_bits_are_those_of_a_plain_loop(trained):
     model, lacking, first = load_run(run), 0.0, 0
     for person in range(20):
         for attribute in range(2):
-            prompt = [
-                vocabulary["first"][name[person, 0]],
-                vocabulary["last"][name[person, 1]],
-                vocabulary["attribute"][attribute],
-            ]
+            (first_name, last_name), of = name[person], vocabulary["attribute"][attribute]
+            prompt = [vocabulary["first"][first_name], vocabulary["last"][last_name], of]
             row = [tokenizer.encode(f" {word}").ids[0] for word in prompt]
             right = tokenizer.encode(f" {vocabulary['value'][attribute * 4 + dealt[person, attribute]]}").ids[0]
             with torch.no_grad():
@@ -104,14 +81,8 @@ def test_questions_begin_training_sequences(trained):
     """A question is the beginning of a person, and people begin sequences."""
     run, _, tokenizer_file = trained
     blocks = TokenBlocks(run.blocks, "train", 28, 299)
-    starts = {
-        tuple(row)
-        for row in blocks.at(np.arange(blocks.count))
-        .numpy()
-        .reshape(blocks.count, -1)[:, :28]
-        .reshape(-1, 7)[:, :3]
-        .tolist()
-    }
+    tokens = blocks.at(np.arange(blocks.count)).numpy()
+    starts = {*map(tuple, tokens[:, :28].reshape(-1, 7)[:, :3].tolist())}
     ids = {part: capacity.token_of(tokenizer_file, names) for part, names in words(16, 2, 4).items()}
     name, _ = people(16, 2, 4, 20)
     questions = {(ids["first"][a], ids["last"][b], ids["attribute"][k]) for a, b in name for k in range(2)}

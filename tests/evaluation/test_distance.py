@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.evaluation import distance
 from stemrepro.evaluation.distance import last_same, score, write
 from stemrepro.evaluation.losses import validation_losses
 from stemrepro.evaluation.weights import load_run
@@ -88,10 +87,3 @@ def test_files_of_two_seeds(make_run, settings, tmp_path, monkeypatch):
     assert arrays["distance"][:, 0, 1].tolist() == [5.0, 6.0]
     assert arrays["word"][:, 0, 1].tolist() == [5.0, 6.0]
     assert arrays["position_tokens"].tolist() == [[1, 4]]
-
-
-def test_a_run_that_diverged_has_none(make_run, settings, monkeypatch):
-    run = make_run("dense")
-    run.folder.mkdir(parents=True)
-    (run.folder / "diverged.json").write_text('{"step": 3}')
-    assert distance.score(run, quiet, settings) == {}

@@ -8,22 +8,13 @@ import pytest
 import torch
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import sha256
-from stemrepro.config.address import MAIN, Address
-from stemrepro.config.arm import run_settings
-from stemrepro.config.scale import Variant
 from stemrepro.config.scores import Haystack
-from stemrepro.data.archives import fetch
-from stemrepro.data.corpus import build_corpus
-from stemrepro.data.encoding import write_blocks
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.needles import Deal
-from stemrepro.data.tokenizer import train_tokenizer
 from stemrepro.evaluation import haystack
 from stemrepro.evaluation.haystack import Haystacks
 from stemrepro.evaluation.writing import Scored
-from stemrepro.training.run import Run
-from tests.conftest import quiet
+from tests.conftest import make_text, quiet, run_of, with_vocab
 
 VOCAB = 320
 ASKED = Haystack(lengths=(48, 96), depths=(0, 0.5, 1), rows=6, batch=4)
@@ -31,15 +22,9 @@ ASKED = Haystack(lengths=(48, 96), depths=(0, 0.5, 1), rows=6, batch=4)
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory, catalog, tiny):
-    folder, mix = tmp_path_factory.mktemp("haystack"), catalog.mixes["needles-sample"]
-    fetch(mix, folder / "raw")
-    build_corpus("needles-sample", mix, folder / "raw", folder / "corpus")
-    train_tokenizer(folder / "corpus/corpus.parquet", VOCAB, folder / "tokenizer.json")
-    write_blocks(folder / "corpus/corpus.parquet", folder / "tokenizer.json", folder / "blocks")
-    scale = tiny.model_copy(update={"model": tiny.model.model_copy(update={"vocab": VOCAB})})
-    model, training = run_settings(Address(MAIN, "dense"), catalog.arms["dense"], Variant(), scale)
-    data = sha256(folder / "blocks/train.bin")
-    return folder, Run(Address(MAIN, "dense"), 0, model, training, folder / "run", mix, folder / "blocks", data)
+    folder = make_text(tmp_path_factory.mktemp("haystack"), catalog.mixes["needles-sample"], VOCAB)
+    scale = with_vocab(tiny, VOCAB)
+    return folder, run_of(folder, folder, "needles-sample", "dense", catalog.arms["dense"], scale)
 
 
 @pytest.fixture(scope="module")

@@ -142,16 +142,8 @@ def write_items(folder, count):
         for number in range(count):
             size = 2 if name in ("boolq", "piqa") else 4
             choices = [" ".join(lots.choice(tokens, 3)) + f" {number}{letter}" for letter in "abcd"[:size]]
-            rows.append(
-                {
-                    "id": f"{number}",
-                    "cluster": f"{number}",
-                    "query": f"{name} {number}",
-                    "choices": choices,
-                    "gold": int(lots.integers(size)),
-                    "evidence": "",
-                }
-            )
+            about = {"id": f"{number}", "cluster": f"{number}", "query": f"{name} {number}", "evidence": ""}
+            rows.append(about | {"choices": choices, "gold": int(lots.integers(size))})
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
 
@@ -223,9 +215,3 @@ def test_prompts_are_worded_as_lm_evals_own(task):
     line = json.dumps({"question": "Predators eat", "passage": "It is.", "options": "A. x\nB. y", "answer": answer})
     (item,), _ = parse(task, [line])
     assert item.query == apply_template(template, ORIGINAL[task])
-
-
-def test_only_greedy_continuations_are_served(lm):
-    settings = {"until": [], "max_gen_toks": 6, "do_sample": True, "temperature": 2.0}
-    with pytest.raises(UserError, match="generation: only greedy continuations are served"):
-        lm.generate_until([request("The", settings, kind="generate_until")])

@@ -204,19 +204,3 @@ def test_no_score_is_written_that_can_not_be(tmp_path):
         with pytest.raises(UserError, match=r"losses\.csv: scores hold a number that can't be"):
             save_frame(tmp_path / "losses.csv", pd.DataFrame({"nats": [1.0, value]}))
     assert not (tmp_path / "losses.csv").exists()
-
-
-def test_rows_cut_off_are_named(scored, tiny):
-    run, _ = scored
-    path = run.folder / "metrics.jsonl"
-    path.write_text("".join(line + "\n" for line in path.read_text().splitlines()[:-2]))
-    with pytest.raises(UserError, match=r"metrics\.jsonl has 10 rows where the run has 12 steps"):
-        score(run, quiet, tiny.evaluation, ["losses"])
-
-
-def test_damaged_metrics_are_named(scored):
-    run, _ = scored
-    path = run.folder / "metrics.jsonl"
-    path.write_text(path.read_text()[:-20])
-    with pytest.raises(UserError, match=r"metrics\.jsonl is missing or damaged"):
-        read_rows(path)

@@ -4,43 +4,21 @@ import numpy as np
 import pytest
 import torch
 
-from stemrepro.common.errors import UserError
-from stemrepro.common.files import sha256
-from stemrepro.config.address import MAIN, Address
-from stemrepro.config.arm import run_settings
-from stemrepro.config.scale import Variant
 from stemrepro.config.scores import Recall
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.data.corpus import build_corpus
-from stemrepro.data.encoding import write_blocks
 from stemrepro.data.recall import made_up_words
-from stemrepro.data.tokenizer import train_tokenizer
 from stemrepro.evaluation import recall
 from stemrepro.evaluation.writing import Scored
-from stemrepro.training.run import Run
-from tests.conftest import quiet
+from tests.conftest import make_text, quiet, run_of, with_vocab
 
 ASKED = Recall(pairs=(2, 4), lengths=(17, 33), documents=6, batch=4)
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory, catalog, tiny):
-    folder, mix = tmp_path_factory.mktemp("recall"), catalog.mixes["recall-sample"]
-    build_corpus("recall-sample", mix, folder / "raw", folder / "corpus")
-    train_tokenizer(folder / "corpus/corpus.parquet", 289, folder / "tokenizer.json")
-    write_blocks(folder / "corpus/corpus.parquet", folder / "tokenizer.json", folder / "blocks")
-    scale = tiny.model_copy(update={"model": tiny.model.model_copy(update={"vocab": 289})})
-    model, training = run_settings(Address(MAIN, "dense"), catalog.arms["dense"], Variant(), scale)
-    return Run(
-        Address(MAIN, "dense"),
-        0,
-        model,
-        training,
-        folder / "run",
-        "recall-sample",
-        folder / "blocks",
-        sha256(folder / "blocks/train.bin"),
-    ), folder
+    folder = make_text(tmp_path_factory.mktemp("recall"), catalog.mixes["recall-sample"], 289)
+    run = run_of(folder, folder, "recall-sample", "dense", catalog.arms["dense"], with_vocab(tiny, 289))
+    return run, folder
 
 
 class Looker(torch.nn.Module):
@@ -81,12 +59,6 @@ def test_first_queries_are_those_of_a_key_for_the_first_time(monkeypatch, place)
     slow = answers(monkeypatch, place, "slow")
     assert (slow["first_right"] == 0).all()
     np.testing.assert_array_equal(slow["right"], slow["queries"] - slow["first_queries"])
-
-
-def test_a_tokenizer_of_another_mix_is_refused(place, sample):
-    run, _ = place
-    with pytest.raises(UserError, match="splits the words of the task; it was trained on another mix"):
-        recall.score(run, quiet, ASKED, sample / "tokenizer.json", 16, 16)
 
 
 def test_written_lines(monkeypatch, place, tmp_path):

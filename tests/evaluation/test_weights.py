@@ -1,10 +1,14 @@
+import inspect
 import pickle
+import pkgutil
 from pathlib import Path
 
 import pytest
 import torch
 
 from stemrepro.common.errors import UserError
+from stemrepro.common.files import write_json
+from stemrepro.config.scores import PARTS
 from stemrepro.evaluation.weights import device_of, load_folder, load_run
 from stemrepro.training.train import train
 from tests.conftest import quiet
@@ -76,3 +80,11 @@ def test_a_run_folder_tells_its_model(make_run):
     (run.folder / "config.yaml").write_text("arm: stem-half\nmodel: {ffn: poem}")
     with pytest.raises(UserError, match=r"config\.yaml is missing or damaged"):
         load_folder(run.folder)
+
+
+@pytest.mark.parametrize("part", sorted(PARTS.keys() - {"losses"}))
+def test_a_run_that_diverged_has_no_scores(make_run, part):
+    """But losses of its training, which test_losses.py has."""
+    run, score = make_run("dense"), pkgutil.resolve_name(f"stemrepro.evaluation.{part}:score")
+    write_json(run.folder / "diverged.json", {"step": 3})
+    assert len(score(run, quiet, **dict.fromkeys([*inspect.signature(score).parameters][2:]))) == 0

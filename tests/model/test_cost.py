@@ -28,17 +28,9 @@ from stemrepro.model.transformer import Decoder
 
 
 def config(ffn: str = "dense", placement: str = "none", **fields: object) -> ModelConfig:
-    fields = {
-        "vocab": 97,
-        "width": 24,
-        "layers": 6,
-        "heads": 4,
-        "kv_heads": 2,
-        "ffn_width": 40,
-        "rank": 5,
-        "experts": 4,
-        "slots": 3 if ffn in ("stem-slots", "joint-token-mixture") else 0,
-    } | fields
+    slots = 3 if ffn in ("stem-slots", "joint-token-mixture") else 0
+    shape = {"vocab": 97, "width": 24, "layers": 6, "heads": 4, "kv_heads": 2, "ffn_width": 40, "rank": 5}
+    fields = shape | {"experts": 4, "slots": slots} | fields
     return ModelConfig(**fields, ffn=ffn, replaced_layers=layers_of(placement, fields["layers"]))
 
 
@@ -68,17 +60,7 @@ def test_flops_equal_the_counter(ffn, placement):
     assert counter.get_total_flops() == 2 * 16 * flops_per_token(model.config, 16)
 
 
-@pytest.mark.parametrize(
-    ("ffn", "top_k"),
-    [
-        ("hash-moe", 1),
-        ("topk-moe", 1),
-        ("topk-moe", 3),
-        ("hash-layers", 1),
-        ("sparse-experts", 2),
-        ("sparse-experts", 3),
-    ],
-)
+@pytest.mark.parametrize(("ffn", "top_k"), [("topk-moe", 3), ("sparse-experts", 2), ("sparse-experts", 3)])
 def test_a_mixture_costs_what_its_chosen_experts_cost(ffn, top_k):
     model, tokens = Decoder(config(ffn, "third", top_k=top_k)), torch.randint(0, 97, (2, 16))
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
@@ -86,7 +68,7 @@ def test_a_mixture_costs_what_its_chosen_experts_cost(ffn, top_k):
     assert counter.get_total_flops() == 2 * 16 * flops_per_token(model.config, 16)
 
 
-def test_value_embeddings_pairs_and_shared_tables_are_counted():
+def test_flops_of_value_embeddings_pairs_and_shared_tables():
     for fields in (
         {"value_layers": (1, 3)},
         {"pair_rows": 50},
@@ -94,9 +76,6 @@ def test_value_embeddings_pairs_and_shared_tables_are_counted():
         {"ffn": "stem", "placement": "full", "table_shared": True},
     ):
         model = Decoder(config(**fields))
-        counts = parameter_counts(model.config)
-        assert counts["total"] == sum(parameter.numel() for parameter in model.parameters())
-        assert counts["tables"] == sum(parameter.numel() for parameter in table_parameters(model).values())
         tokens = torch.randint(0, 97, (2, 16))
         with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
             model(tokens)

@@ -16,17 +16,8 @@ SHAPE = {"vocab": 61, "width": 32, "layers": 3, "heads": 4, "kv_heads": 2, "ffn_
 
 @pytest.mark.parametrize(("init", "std"), [("xavier", (2 / (4000 + 64)) ** 0.5), ("normal", 1.0)])
 def test_table_initialisation(init, std):
-    config = ModelConfig(
-        vocab=4000,
-        width=16,
-        layers=2,
-        heads=2,
-        kv_heads=1,
-        ffn_width=64,
-        ffn="stem",
-        replaced_layers=(1,),
-        table_init=init,
-    )
+    shape = {"vocab": 4000, "width": 16, "layers": 2, "heads": 2, "kv_heads": 1, "ffn_width": 64}
+    config = ModelConfig(**shape, ffn="stem", replaced_layers=(1,), table_init=init)
     table = next(p for n, p in build(config, 0).named_parameters() if is_table(n))
     assert float(table.std()) == pytest.approx(std, rel=0.02)
 

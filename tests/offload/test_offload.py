@@ -11,7 +11,7 @@ from stemrepro.model.cost import row_bytes
 from stemrepro.model.generate import continuations
 from stemrepro.model.transformer import build
 from stemrepro.offload.link import Link
-from stemrepro.offload.offload import OffloadedTables, offload
+from stemrepro.offload.offload import offload
 from stemrepro.offload.row_cache import RowCache
 
 VOCAB = 61
@@ -222,11 +222,3 @@ def test_rows_of_other_tokens_and_out_of_turn_are_refused():
 def test_arms_that_have_nothing_to_offload(changes, named):
     with pytest.raises(UserError, match=named):
         offload(build(replace(CONFIG, **changes), 3))
-
-
-@pytest.mark.parametrize(
-    ("settings", "named"), [({"ahead": -1}, "-1"), ({"distinct": False, "cache": RowCache(2, 3)}, "distinct")]
-)
-def test_homes_without_meaning(settings, named):
-    with pytest.raises(ValueError, match=named):
-        OffloadedTables([torch.zeros(3, 2)], Link(), **settings)

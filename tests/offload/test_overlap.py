@@ -1,6 +1,5 @@
 """The model of the overlap against a clock that ticks, and against closed forms."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,15 +55,3 @@ def test_brought_when_requested_nothing_overlaps():
 def test_rows_that_are_fast_enough_cost_nothing_and_slow_ones_what_the_link_takes():
     assert pass_seconds([3, 4, 5], [0, 0], [2, 2], 2) == 12
     assert pass_seconds([3, 4, 5], [0, 0], [20, 20], 2) == 45
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (([1], [1], [1], 1), "1 gathers and 1 copies for 0 tables"),
-        (([1, 1], [1], [1], -1), "0 tables ahead or more, not -1"),
-    ],
-)
-def test_what_makes_no_sense(arguments, words):
-    with pytest.raises(ValueError, match=words):
-        pass_seconds(*arguments)

@@ -1,7 +1,6 @@
 """The row cache against a plain list that is searched anew for every request."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,8 +60,3 @@ def test_what_is_forgotten_is_fetched_again():
     places, missed = cache.request(np.array([1, 2]))
     assert missed.tolist() == [False, True]
     assert (places >= 0).all()
-
-
-def test_a_cache_without_slots():
-    with pytest.raises(ValueError, match="not 0"):
-        RowCache(0, VOCAB)

@@ -20,7 +20,7 @@ from stemrepro.common.code_hash import _read
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, sha256, write_json
 from stemrepro.config.arm import Arm
-from stemrepro.model.ffn.loading import ffn_class
+from stemrepro.model.ffn.base import ffn_class
 from stemrepro.sweeps import search
 from stemrepro.sweeps.search import open_studies, run_sweep
 from stemrepro.sweeps.trials import ARM_FIELDS, Range, Sweep, read_sweep, run_of, space_of

@@ -22,6 +22,7 @@ import torch
 from stemrepro.common.workers import fork_server
 from stemrepro.training.checkpoint import AtomicCheckpointIO, checkpoint_path, newest
 from stemrepro.training.run import Run
+from tests.conftest import written
 
 pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("KILLS", "4"))
@@ -142,7 +143,7 @@ def wholes():
 def whole(run, threads, wholes):
     if threads not in wholes:
         finish(run, threads)
-        wholes[threads] = files(run)
+        wholes[threads] = written(run)
     return wholes[threads]
 
 
@@ -154,7 +155,7 @@ def test_killed_at_a_random_step(make_run, wholes, threads):
     kill_after(killed, stop, threads)
     assert good_step(killed.folder / "resume") >= stop // 5 * 5
     finish(killed, threads)
-    assert files(killed) == expected, f"killed after step {stop}"
+    assert written(killed) == expected, f"killed after step {stop}"
 
 
 @pytest.mark.parametrize("moment", WRITES)
@@ -169,7 +170,7 @@ def test_killed_while_writing(make_run, wholes, moment):
     assert not killed.weights.exists()
     assert died == {1: 0, 3: 4, 4: 4, 5: 4, 12: 12}[WRITES[moment]]
     finish(killed)
-    assert files(killed) == expected
+    assert written(killed) == expected
 
 
 def tensors(value, prefix=""):

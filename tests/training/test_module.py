@@ -11,7 +11,7 @@ from lightning.pytorch.plugins import MixedPrecision
 from stemrepro.model import loss, transformer
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.train import train
-from tests.conftest import quiet
+from tests.conftest import quiet, retrained
 
 
 def groups(module):
@@ -22,7 +22,7 @@ def groups(module):
 def test_embedding_factors_act_on_the_input_embeddings_alone(make_run):
     run = make_run("stem-full")
     fields = {"embedding_rate_factor": 4.0, "embedding_decay_factor": 0.5}
-    module = LanguageModule(replace(run, training=run.training.model_copy(update=fields)))
+    module = LanguageModule(retrained(run, **fields))
     by_name = groups(module)
     assert by_name["embedding"]["params"] == [module.model.embedding.weight]
     assert (by_name["embedding"]["initial_lr"], by_name["embedding"]["weight_decay"]) == pytest.approx((0.04, 0.05))
@@ -50,8 +50,7 @@ def test_sixteen_bit_gradients_are_clipped_without_their_scale(make_run):
     large until it takes the scale off, which a fused optimiser does only after they have been clipped."""
     norms = {}
     for precision in ("32-true", "16-mixed"):
-        run = make_run("stem-full")
-        run = replace(run, training=run.training.model_copy(update={"precision": precision}))
+        run = retrained(make_run("stem-full"), precision=precision)
         module, seen = LanguageModule(run), []
         keep = L.pytorch.callbacks.LambdaCallback(
             on_train_batch_end=lambda *_, m=module, s=seen: s.append(float(m.gradient_norm))
@@ -78,7 +77,7 @@ def test_losses_in_parts_train_and_validate_as_all_at_once(make_run, tmp_path, m
         monkeypatch.setattr(module, "token_losses", counting)
     for tokens in (None, 24):
         run = make_run("stem-half", seed=tokens or 0)
-        run = replace(run, seed=0, training=run.training.model_copy(update={"loss_tokens": tokens}))
+        run = replace(retrained(run, loss_tokens=tokens), seed=0)
         counted.clear()
         train(run, quiet)
         assert set(counted) == ({24, 2 * 8, 4 * 2} if tokens else {64, 128})

@@ -16,7 +16,7 @@ from stemrepro.pipeline.runs import init_from
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.retrofit import text
 from stemrepro.training.train import train
-from tests.conftest import quiet
+from tests.conftest import quiet, retrained
 from tests.training.test_extension import plain_steps
 from tests.training.test_train import rows
 
@@ -148,6 +148,6 @@ def test_what_rows_are_made_of_is_part_of_the_settings(parent, catalog, tiny):
     made_of = {"parent": digest(parent.config), "tables": "token-means", "row_tokens": ROW_TOKENS}
     assert child.config["init_from"] == made_of
     assert init_from(child, [parent], "token-means").row_tokens == parent.training.tokens
-    plenty = replace(parent, training=parent.training.model_copy(update={"tokens": 10**6 * 128}))
+    plenty = retrained(parent, tokens=10**6 * 128)
     assert init_from(child, [plenty], "token-means").row_tokens == 128 * 300
     assert "row_tokens" not in second(parent, catalog, tiny, "dense", "kept").config["init_from"]

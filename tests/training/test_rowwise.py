@@ -1,7 +1,5 @@
 """One second moment a row: against a plain loop in numpy, and its state."""
 
-import copy
-
 import numpy as np
 import torch
 
@@ -50,24 +48,3 @@ def test_rows_of_equal_squares_move_as_under_adamw():
         ours.step()
         theirs.step()
     torch.testing.assert_close(table, plain)
-
-
-def test_its_state_survives_a_save():
-    def fresh():
-        table = torch.nn.Parameter(torch.tensor(start()))
-        return table, RowwiseAdamW([table], **SETTINGS)
-
-    def steps(optimizer, table, numbers):
-        for number in numbers:
-            table.grad = torch.tensor(gradients(number))
-            optimizer.step()
-
-    table, optimizer = fresh()
-    steps(optimizer, table, range(3))
-    other, resumed = fresh()
-    with torch.no_grad():
-        other.copy_(table)
-    resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-    steps(optimizer, table, range(3, 6))
-    steps(resumed, other, range(3, 6))
-    assert torch.equal(table, other)

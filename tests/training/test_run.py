@@ -11,6 +11,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, write_json
 from stemrepro.config.address import MAIN, Address
 from stemrepro.training.run import DECIDING_NOTHING, run_code
+from tests.conftest import retrained
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,7 @@ def test_settings_and_text_are_a_runs_identity_and_seed_folder_and_looks_are_not
     )
     other = (
         replace(run, data_hash="0"),
-        replace(run, training=run.training.model_copy(update={"learning_rate": 0.5})),
+        retrained(run, learning_rate=0.5),
         make_run("stem-full", placement="half"),
         make_run("stem-full", table_rate_factor=2.0),
     )
@@ -68,7 +69,7 @@ def test_a_run_has_ended_when_this_very_run_has(make_run):
     assert "arm: None there, dense requested" in run.other_settings()
     atomic_write(run.folder / "config.yaml", yaml.safe_dump(run.config))
     assert run.ended
-    faster = replace(run, training=run.training.model_copy(update={"learning_rate": 0.5}))
+    faster = retrained(run, learning_rate=0.5)
     assert not faster.ended
     assert faster.other_settings() == "training.learning_rate: 0.01 there, 0.5 requested"
 

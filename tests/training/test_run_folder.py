@@ -19,7 +19,7 @@ from stemrepro.config.address import Address
 from stemrepro.evaluation.edit_session import EditSession
 from stemrepro.evaluation.lm import StemLM
 from stemrepro.evaluation.weights import load_folder
-from stemrepro.model.ffn.loading import ffn_class
+from stemrepro.model.ffn.base import ffn_class
 from stemrepro.training.checkpoint import AtomicCheckpointIO
 from stemrepro.training.retrofit import beginning
 from stemrepro.training.run import InitFrom
@@ -157,11 +157,9 @@ def test_a_model_that_cannot_be_is_one_sentence(home, key, value):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda c: c | {"seed": "0"}, "seed: .*'0'"),
         (lambda c: c | {"arm": "../../etc"}, "arm: "),
         (lambda c: c | {"data": {"mix": "../..", "train_sha256": ""}}, r"data\.mix: "),
         (lambda c: c | {"training": c["training"] | {"batch": 0}}, r"training\.batch: .*greater than 0"),
-        (lambda c: c | {"training": None}, "training: "),
         (lambda c: {"model": c["model"]}, "arm: Field required"),
     ],
 )
@@ -185,10 +183,8 @@ def test_yaml_that_is_no_settings_is_refused_and_differs_in_everything(home, tex
     ("line", "words"),
     [
         ("[1]", "line 13: .*object"),
-        ('{"step": 3}', r"line 13\.tokens: Field required"),
         (ROW.replace("4.0", '"4.0"'), r"line 13\.loss: "),
         (ROW.replace("4.0", "NaN"), r"line 13\.loss: .*finite"),
-        (ROW.replace("13", "0"), r"line 13\.step: "),
         (ROW.replace("}", ', "validation": [1]}'), r"line 13\.validation: "),
         ("[" * 100_000, "is missing or damaged"),
     ],
@@ -199,16 +195,6 @@ def test_rows_of_no_training_are_named_by_line(home, line, words):
         file.write(line + "\n")
     with pytest.raises(UserError, match=rf"metrics\.jsonl:? {words}"):
         read_metrics(RUN)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [("[1]", "object"), ("{}", "commit: Field required"), ('{"commit": 3}', "commit: "), ("[" * 100_000, "recursion")],
-)
-def test_a_record_of_no_run_is_not_exported(home, text, words):
-    (RUN / "provenance.json").write_text(text)
-    with pytest.raises(UserError, match=rf"provenance\.json is missing or damaged .*{words}"):
-        call("export", RUN, "out")
 
 
 def test_a_runs_own_settings_are_read_as_they_are_written(home):

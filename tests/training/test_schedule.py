@@ -5,8 +5,6 @@ import math
 
 import pytest
 
-from stemrepro.common.errors import UserError
-from stemrepro.common.yaml_records import parse
 from stemrepro.config.training import RunTraining
 from stemrepro.training.schedule import branch_step, eval_steps, schedule_factor
 from tests.conftest import TINY
@@ -51,16 +49,3 @@ def test_longer_runs_under_wsd_have_the_same_rates_and_marks_up_to_the_decay():
 
 def test_marks_of_a_cosine_are_evenly_spaced():
     assert eval_steps(training(evals=4)) == {25, 50, 75, 100}
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"schedule": "wsd", "warmup": None}, "schedule 'wsd' needs warmup_tokens, and no warmup"),
-        ({"schedule": "cosine", "warmup_tokens": 640}, "schedule 'cosine' needs warmup, and no warmup_tokens"),
-    ],
-)
-def test_each_schedule_has_its_own_warmup(fields, words, tmp_path):
-    base = TINY["training"] | {"sequence": 32, "learning_rate": 0.01}
-    with pytest.raises(UserError, match=words):
-        parse(RunTraining, base | fields, tmp_path / "scale.yaml")

@@ -1,12 +1,9 @@
 """AdamW on the rows of a batch: equal to dense AdamW on rows that every batch touches, still on all others."""
 
-import copy
-
 import pytest
 import torch
 from torch import nn
 
-from stemrepro.common.errors import UserError
 from stemrepro.model.ffn.base import table_parameters
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.touched import TouchedAdamW, clip, new_moments, sparse_gradients
@@ -40,22 +37,6 @@ def test_a_row_counts_its_own_steps():
     assert torch.equal(table.detach()[1], torch.zeros(4))
     steps(optimizer, table, [1], 1)
     assert table.detach()[1].abs() == pytest.approx(torch.full((4,), 0.02))
-
-
-def test_its_state_survives_a_save():
-    def fresh():
-        table = torch.nn.Parameter(torch.ones(5, 4))
-        return table, TouchedAdamW([table], **SETTINGS)
-
-    table, optimizer = fresh()
-    steps(optimizer, table, [1, 2], 3)
-    other, resumed = fresh()
-    with torch.no_grad():
-        other.copy_(table)
-    resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-    for parameter, used in ((table, optimizer), (other, resumed)):
-        steps(used, parameter, [2, 4], 3)
-    assert torch.equal(table, other)
 
 
 def test_its_state_lies_where_the_table_does():
@@ -122,11 +103,3 @@ def test_no_gradient_of_a_run_has_more_rows_than_its_batch(make_run, arm):
     tables = table_parameters(module.model).values()
     assert tables
     assert all(table.grad.is_sparse and table.grad._nnz() <= 2 * 32 for table in tables)
-
-
-def test_a_table_of_another_kind_is_refused():
-    model = nn.Module()
-    model.ffn = nn.Module()
-    model.ffn.table = nn.Linear(4, 9)
-    with pytest.raises(UserError, match=r"ffn\.table\.weight is no nn\.Embedding"):
-        sparse_gradients(model)

@@ -1,9 +1,17 @@
-"""What all feed-forward networks share."""
+"""What all feed-forward networks share, and the way from a name to a class."""
 
+import importlib
+import importlib.util
+import sys
 from collections.abc import Callable
+from functools import cache
 from typing import ClassVar, Literal
 
+import torch.nn.functional as F
 from torch import Tensor, nn
+
+from stemrepro.common.errors import UserError
+from stemrepro.model.ffn.naming import module_of
 
 Places = tuple[Tensor, Tensor]
 """Rows of a batch [n] and positions in them [n]."""
@@ -48,8 +56,39 @@ class FFN(nn.Module):
         return None
 
     def gate_vectors(self, x: Tensor, places: Places) -> Tensor | None:
-        """Return the vectors [n, ffn_width] by which `up_vectors` are multiplied, or None."""
-        return None
+        """Return SiLU(W_g x) [n, ffn_width], by which `up_vectors` are multiplied; None where there is no W_g."""
+        gate = getattr(self, "gate", None)
+        return None if gate is None else F.silu(gate(x[places]))
+
+
+@cache
+def ffn_class(name: str) -> type[FFN]:
+    """Return the class of a network: the one that its module defines, or the named one of a file outside the package.
+
+    Raises:
+        UserError: the file can't be imported or has no such class.
+    """
+    place = module_of(name)
+    if isinstance(place, str):
+        module = importlib.import_module(place)
+        classes = [value for value in vars(module).values() if isinstance(value, type) and value.__module__ == place]
+        [network] = [value for value in classes if issubclass(value, FFN)]  # a file has one network
+        return network
+    loading = importlib.util.spec_from_file_location(f"own_ffn_{'_'.join(place.with_suffix('').parts)}", place)
+    assert loading is not None, f"{place} is no .py file"
+    assert loading.loader is not None, f"{place} is no .py file"
+    module = importlib.util.module_from_spec(loading)
+    sys.modules[module.__name__] = module  # torch.compile looks up the globals of a method there
+    try:
+        loading.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[module.__name__]
+        raise UserError(f"{place} can't be imported: {type(error).__name__}: {error}") from error
+    wanted = name.partition(":")[2]
+    value = getattr(module, wanted, None)
+    if not (isinstance(value, type) and issubclass(value, FFN)):
+        raise UserError(f"{place} has no class '{wanted}' that is an FFN (stemrepro.model.ffn.base)")
+    return value
 
 
 def is_table(parameter_name: str) -> bool:

@@ -23,7 +23,3 @@ class SwiGLU(FFN):
     def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor:
         """Return W_u x."""
         return self.up(x[places])
-
-    def gate_vectors(self, x: Tensor, places: Places) -> Tensor:
-        """Return SiLU(W_g x)."""
-        return F.silu(self.gate(x[places]))

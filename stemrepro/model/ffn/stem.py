@@ -30,7 +30,3 @@ class Stem(FFN):
     def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor:
         """Return U[token]."""
         return self.rows(tokens)[places]
-
-    def gate_vectors(self, x: Tensor, places: Places) -> Tensor:
-        """Return SiLU(W_g x)."""
-        return F.silu(self.gate(x[places]))

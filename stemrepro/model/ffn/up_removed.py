@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.base import FFN, Places, matrix
+from stemrepro.model.ffn.base import FFN, matrix
 
 
 class UpRemoved(FFN):
@@ -23,7 +23,3 @@ class UpRemoved(FFN):
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
         """Apply the network: x [batch, seq, width], tokens [batch, seq] (unused) -> [batch, seq, width]."""
         return self.down(F.silu(self.gate(x)))
-
-    def gate_vectors(self, x: Tensor, places: Places) -> Tensor:
-        """Return SiLU(W_g x)."""
-        return F.silu(self.gate(x[places]))

@@ -34,8 +34,7 @@ class MixtureOfMemoryEmbeddings(Memory):
     Chosen, because the paper doesn't say: h, "the hidden state entering the block", is under the attention's norm.
     W_v reads the same, so that both can be computed at once, as section 3.5 has it. Table 11 calls this router
     "hidden"; that of the Llama shapes is "value", without an equation. b_g starts at 0. W_g and U are drawn as other
-    matrices and tables; where a table's size decides, it is that of all slots. Gates and biases have three dimensions,
-    so that AdamW trains them where Muon trains matrices.
+    matrices and tables; where a table's size decides, it is that of all slots.
     """
 
     starts: ClassVar[dict[str, float]] = {"slot_biases": 0.0, "gates": 0.0, "gate_biases": 0.0}

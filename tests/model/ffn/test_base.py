@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.loading import ffn_class
+from stemrepro.model.ffn.base import ffn_class
 from stemrepro.model.specs import FFNS
 
 

@@ -8,7 +8,6 @@ import torch
 
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.memory.engram import Engram
-from stemrepro.model.transformer import build
 
 CONFIG = ModelConfig(
     vocab=11, width=8, layers=4, heads=2, kv_heads=1, ffn_width=10, rank=3, memory="engram", memory_layers=(1, 3),
@@ -89,12 +88,3 @@ def test_scores_near_zero_keep_their_sign_and_have_a_gradient(memory):
     x = torch.full((1, 2, 8), 1e-12, dtype=torch.float64, requires_grad=True)
     memory.before(1, x, TOKENS[:1, :2]).sum().backward()
     assert x.grad.isfinite().all()
-
-
-def test_a_model_reads_it_before_the_attention():
-    model = build(CONFIG, seed=0)
-    before = model(TOKENS)
-    assert not model.caches
-    with torch.no_grad():
-        model.memory.value_maps[1].weight.zero_()
-    assert not torch.allclose(model(TOKENS), before)
