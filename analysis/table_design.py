@@ -77,7 +77,7 @@ def draw_vocabularies(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw(data: pd.DataFrame, measure: Tables) -> Figure:
     """Draw gains over dense, by frequency of the input token, and by vocabulary."""
-    base = measure.inputs.catalog.variant(measure.inputs.recipe.base)
+    base = measure.inputs.catalog.variant(measure.inputs.recipe.compare_at)
     gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
     order = list(gains["what"])
     tokens = base.at(measure.inputs.scale).training.tokens / 1e6

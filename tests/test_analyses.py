@@ -15,7 +15,7 @@ import yaml
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
-from stemrepro.config.scores import PARTS
+from stemrepro.config.scores import SCORE_KINDS
 from stemrepro.data.vocabularies import write_vocabularies
 from stemrepro.measures.base import measured
 from stemrepro.measures.catalog import load
@@ -61,7 +61,7 @@ def scored(sample, tmp_path_factory):
         counts(plan, text_steps(plan)[2]).do()
         for run in runs_of(plan):
             train(run, quiet)
-        for part in PARTS:
+        for part in SCORE_KINDS:
             score = pkgutil.resolve_name(f"stemrepro.evaluation.{part}:score")
             for members, given, out, key in pending(plan, part):
                 write_scores(part, members, [score(run, quiet, **given) for run in members], given, out, key)

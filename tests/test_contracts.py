@@ -9,7 +9,7 @@ from importlinter.cli import lint_imports
 
 from stemrepro.common.code_hash import PACKAGE, file_of, files
 from stemrepro.config.address import Address
-from stemrepro.config.scores import PARTS
+from stemrepro.config.scores import SCORE_KINDS
 from stemrepro.measures import MEASURES
 from stemrepro.model.ffn.naming import OWN_FILE, module_of
 from stemrepro.model.memory.naming import memory_module
@@ -47,7 +47,7 @@ def test_an_analysis_collects_and_draws(catalog, path):
 
 
 def test_no_module_that_nothing_reaches():
-    scores = [f"stemrepro.evaluation.{name}" for name in PARTS]
+    scores = [f"stemrepro.evaluation.{name}" for name in SCORE_KINDS]
     roots = ["stemrepro.cli", "stemrepro.training.train", *scores]
     roots += [*(name.partition(":")[0] for name in MEASURES.values()), *map(module_of, FFNS)]
     roots += map(memory_module, MEMORIES)

@@ -10,7 +10,7 @@ import yaml
 from typer.testing import CliRunner
 
 from stemrepro.cli import app
-from stemrepro.config.scores import PARTS
+from stemrepro.config.scores import SCORE_KINDS
 from stemrepro.pipeline.plan import make_plan
 from stemrepro.pipeline.runs import runs_of
 from stemrepro.pipeline.score import pending, write_scores
@@ -48,7 +48,7 @@ def test_a_recipe_of_a_made_mix_runs_to_its_figure(tmp_path, monkeypatch, catalo
     assert done.exit_code == 0, done.output
     for run in runs_of(plan):
         train(run, quiet)
-    for part in PARTS:
+    for part in SCORE_KINDS:
         score = pkgutil.resolve_name(f"stemrepro.evaluation.{part}:score")
         for members, given, out, key in pending(plan, part):
             write_scores(part, members, [score(run, quiet, **given) for run in members], given, out, key)

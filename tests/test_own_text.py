@@ -14,7 +14,7 @@ import yaml
 from stemrepro.cli.making import data
 from stemrepro.common.files import read_rows
 from stemrepro.config.address import MAIN, Address
-from stemrepro.config.scores import PARTS
+from stemrepro.config.scores import SCORE_KINDS
 from stemrepro.data.archives import SAMPLE
 from stemrepro.measures.catalog import load
 from stemrepro.pipeline.plan import make_plan
@@ -64,7 +64,7 @@ def test_all_recipes_are_planned_and_what_is_planned_runs(project):
     chosen = [Address(MAIN, arm) for arm in catalog.recipes["benchmark_scores"].arms]
     for run in runs_of(plan, chosen):
         train(run, quiet)
-    for part in PARTS:
+    for part in SCORE_KINDS:
         score = pkgutil.resolve_name(f"stemrepro.evaluation.{part}:score")
         for members, given, out, key in pending(plan, part, chosen):
             write_scores(part, members, [score(run, quiet, **given) for run in members], given, out, key)

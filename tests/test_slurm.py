@@ -92,6 +92,6 @@ def test_kinds_are_scored_in_turn_until_one_fails(job, monkeypatch):
     monkeypatch.setenv("SCALE", "tiny")
     job(stemrepro='[ "$5" = losses ]')
     assert subprocess.run([*SCORE, "geometry"]).returncode == 1
-    assert said() == [f"stemrepro score --scale tiny --part {part}" for part in ("losses", "benchmarks")]
+    assert said() == [f"stemrepro score --scale tiny --kind {part}" for part in ("losses", "benchmarks")]
     monkeypatch.delenv("SCALE")
     assert "the scale to score" in subprocess.run(SCORE, capture_output=True, text=True).stderr

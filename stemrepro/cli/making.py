@@ -14,7 +14,7 @@ from stemrepro.common.errors import unknown
 from stemrepro.common.paths import DATA, RESULTS, RUNS, SCORES
 from stemrepro.common.provenance import no_repository
 from stemrepro.common.stopping import leave_with_parent
-from stemrepro.config.scores import PARTS
+from stemrepro.config.scores import SCORE_KINDS
 
 OF_MIX = ("fetch", "corpus")
 STEPS = (*OF_MIX, "tokenizer", "blocks", "check")
@@ -166,8 +166,8 @@ def adopt(
 def score(
     runs: Addresses = None,
     scale: Scale = "laptop",
-    part: Annotated[
-        str | None, typer.Option(help="only this kind", **names.one_of("part", tuple(PARTS), "--part"))
+    kind: Annotated[
+        str | None, typer.Option(help="only this kind", **names.one_of("kind", tuple(SCORE_KINDS), "--kind"))
     ] = None,
 ) -> None:
     """Score runs that aren't scored yet: validation losses, benchmarks through lm-eval, angles between FFN vectors."""
@@ -181,13 +181,13 @@ def score(
     plan = make_plan(scale, (), catalog)
     chosen = names.chosen(plan, runs or [])
     (SCORES / scale).mkdir(parents=True, exist_ok=True)
-    for kind, (new, total) in reproduce.score(plan, chosen, tuple(PARTS) if part is None else (part,)).items():
+    for name, (new, total) in reproduce.score(plan, chosen, tuple(SCORE_KINDS) if kind is None else (kind,)).items():
         if total:
-            print(f"{kind}: {new} of {total} arms were scored now; they are in {SCORES / scale / kind}/")
-    if part is None and not runs:
+            print(f"{name}: {new} of {total} arms were scored now; they are in {SCORES / scale / name}/")
+    if kind is None and not runs:
         counts(plan, text_steps(plan)[2]).do()
         reproduce.write_metrics(catalog, scale)
-    if part in (None, "losses"):
+    if kind in (None, "losses"):
         print(losses_of_scores(chosen, SCORES / scale / "losses"))
 
 

@@ -57,7 +57,7 @@ measure: leaderboard
 origin: control       # paper, arithmetic or control: whose sentences the claims are
 scales: [leaderboard]
 arms: [dense, {name}]
-base: own-rate        # at equal FLOPs
+compare_at: own-rate  # at equal FLOPs
 variants:
   own-rate: {{seeds: 5}}
   equal-size: {{seeds: 5}}

@@ -20,11 +20,11 @@ from stemrepro.config.paper import Cells, Paper
 from stemrepro.config.recipe import Claim, Estimate, Recipe
 from stemrepro.config.retrofit import KINDS, check
 from stemrepro.config.scale import Scale, Shape, Variant
-from stemrepro.config.scores import PARTS
+from stemrepro.config.scores import SCORE_KINDS
 
 NO_RECIPES = ("arms", "mixes", "paper", "questions", "variants", "shapes")
 RESERVED = ("check", "fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "people", "mid", "counts",
-            "train", *PARTS, "metrics", "report", "sweeps", "data")  # fmt: skip
+            "train", *SCORE_KINDS, "metrics", "report", "sweeps", "data")  # fmt: skip
 """Names of the pipeline's stages and of folders of results; a recipe can't have them."""
 KEY = re.compile(r"[a-z0-9][a-z0-9-]*")
 """Names of scales and mixes, which DVC reads as parts of dotted keys."""
@@ -120,27 +120,29 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _scales(folder: Path) -> dict[str, Scale]:
-    """Read every scale, merged into the scale that its `base` names.
+    """Read every scale, merged into the scale that its `inherits` names.
 
     Raises:
-        UserError: a base that is unknown or has a base itself, or values that make no scale.
+        UserError: a scale that is unknown or inherits itself, or values that make no scale.
     """
     files = {checked_name(path.stem, path, KEY): path for path in sorted(folder.glob("*.yaml"))}
     values = {name: read_yaml(path) for name, path in files.items()}
     scales: dict[str, Scale] = {}
-    for name in sorted(files, key=lambda name: "base" in values[name]):  # bases first: a mistake in one is its file's
-        path, base = files[name], values[name].get("base")
+    for name in sorted(
+        files, key=lambda name: "inherits" in values[name]
+    ):  # bases first: a mistake in one is its file's
+        path, base = files[name], values[name].get("inherits")
         if base is None:
             scales[name] = parse(Scale, values[name], path)
             continue
         if str(base) not in files:
-            raise UserError(f"{path}: base: {unknown('scale', str(base), files, 'recipes/scales/')}")
-        if "base" in values[base]:
-            raise UserError(f"{path}: base: '{base}' has a base itself; name a scale that has none")
+            raise UserError(f"{path}: inherits: {unknown('scale', str(base), files, 'recipes/scales/')}")
+        if "inherits" in values[base]:
+            raise UserError(f"{path}: inherits: '{base}' inherits from another itself; name a scale that doesn't")
         try:
             scales[name] = parse(Scale, merged(values[base], values[name]), path)
         except UserError as error:
-            raise UserError(f"{error}; its base is {files[base]}") from error
+            raise UserError(f"{error}; it inherits {files[base]}") from error
     return {name: scales[name] for name in files}
 
 
@@ -210,7 +212,7 @@ def read_recipes(folder: Path = RECIPES) -> Catalog:
         for name, value in read_yaml(folder / "mixes.yaml").items()
     }
     scales = _scales(folder / "scales")
-    for name, scale in sorted(scales.items(), key=lambda item: item[1].base is not None):
+    for name, scale in sorted(scales.items(), key=lambda item: item[1].inherits is not None):
         file = folder / f"scales/{name}.yaml"
         if scale.data not in mixes:
             raise UserError(f"{file}: data: {unknown('mix', scale.data, mixes, 'recipes/mixes.yaml')}")

@@ -11,7 +11,7 @@ from stemrepro.common.yaml_records import Factor, Name, Positive, Strict
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.paper import Cells, PaperNumber
 from stemrepro.config.scale import Scale
-from stemrepro.config.scores import LOSSES, PARTS, RecipeScore, VariantScore
+from stemrepro.config.scores import LOSSES, SCORE_KINDS, RecipeScore, VariantScore
 
 Key = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)]
 """Names that lm-eval or Python give: tasks, groups of them, claims."""
@@ -129,7 +129,9 @@ class Recipe(Strict):
     origin: Origin = Field(description="of the claims that say nothing else")
     arms: tuple[Name, ...] = Field(description="arms that are trained for it; none when it is about the paper alone")
     scales: tuple[Name, ...] = Field((), description="where it is run; at every scale when left out")
-    base: Name = Field(MAIN, description="the variant at which its arms are compared, in place of the scale itself")
+    compare_at: Name = Field(
+        MAIN, description="the variant at which its arms are compared, in place of the scale itself"
+    )
     seeds: Positive = Field(5, description="seeds of each arm at the scale, the first of the scale's")
     more_seeds: dict[Name, Positive] = Field(default_factory=dict, description="arms with another number of seeds")
     scores: tuple[RecipeScore, ...] = Field(
@@ -163,9 +165,13 @@ class Recipe(Strict):
         for key, names in named.items():
             if strange := [name for name in names if name not in self.arms]:
                 raise ValueError(f"{key} names '{strange[0]}', which is not among the recipe's arms")
-        if self.base != MAIN and (self.base not in self.variants or set(self.arms) - set(self.arms_at(self.base))):
-            raise ValueError(f"base '{self.base}' is no variant at which all of the recipe's arms are trained")
-        of_tasks = [name for name, part in PARTS.items() if part.tasks]
+        if self.compare_at != MAIN and (
+            self.compare_at not in self.variants or set(self.arms) - set(self.arms_at(self.compare_at))
+        ):
+            raise ValueError(
+                f"compare_at '{self.compare_at}' is no variant at which all of the recipe's arms are trained"
+            )
+        of_tasks = [name for name, kind in SCORE_KINDS.items() if kind.tasks]
         if len(set(of_tasks) & set(self.scores)) != bool(self.tasks):
             choices = " or ".join(f"'{name}'" for name in of_tasks)
             raise ValueError(f"tasks need the scores {choices}, one of the two, and these need tasks")
@@ -202,15 +208,15 @@ class Recipe(Strict):
         """Return the variants at which the recipe wants an arm."""
         return [variant for variant in self.variants if arm in self.arms_at(variant)]
 
-    def seeds_of(self, arm: str, part: str = "losses") -> int:
+    def seeds_of(self, arm: str, kind: str = "losses") -> int:
         """Return the number of an arm's seeds where the recipe compares its arms; extra seeds are for losses only."""
-        if self.base != MAIN:
-            return self.variants[self.base].seeds
+        if self.compare_at != MAIN:
+            return self.variants[self.compare_at].seeds
         seeds = self.more_seeds.get(arm, self.seeds)
-        return seeds if part == "losses" else min(seeds, self.seeds)
+        return seeds if kind == "losses" else min(seeds, self.seeds)
 
     def scored(self) -> dict[Address, list[str]]:
-        """Return the parts of the scores that it reads of each address, as their folders are called."""
+        """Return the kinds of scores that it reads of each address, as their folders are called."""
         return {
             address: list(dict.fromkeys("losses" if kind in LOSSES else kind for kind in kinds))
             for address, kinds in self.wanted().items()
@@ -219,10 +225,10 @@ class Recipe(Strict):
     def wanted(self) -> dict[Address, dict[str, int]]:
         """Return what the recipe reads: for each address the seeds of each kind of scores."""
         requests: dict[Address, dict[str, int]] = {}
-        if self.base == MAIN:
+        if self.compare_at == MAIN:
             for arm in self.arms:
                 requests[Address(MAIN, arm)] = {
-                    part: self.seeds_of(arm, "losses" if part in LOSSES else part) for part in self.scores
+                    kind: self.seeds_of(arm, "losses" if kind in LOSSES else kind) for kind in self.scores
                 }
         for variant, request in self.variants.items():
             requests |= {

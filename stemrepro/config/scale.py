@@ -64,7 +64,7 @@ class TunedSettings(Strict):
 class Scale(OfSomeScales):
     """How big: data, shape, budget, seeds."""
 
-    base: Name | None = Field(
+    inherits: Name | None = Field(
         None, description="a scale whose values stand where the file names none; null takes one away"
     )
     data: Name = Field(description="a mix of recipes/mixes.yaml")

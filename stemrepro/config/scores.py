@@ -95,76 +95,57 @@ FILES = {
 
 
 @dataclass(frozen=True)
-class Part:
+class ScoreKind:
     """A kind of scores.
 
     Attributes:
-        title: of the stage that makes it.
-        settings: fields of a scale that decide it. The first is the argument `asked`; a scale must have it.
+        setting: field of a scale that says how it is made, the argument `asked`; a scale must have it.
         mix: kind of the text that it needs.
         files: arguments of FILES.
         more: further arguments, from the scale's settings, its mix and the planned runs.
-        texts: whether it reads token blocks of all texts.
-        depends: what its stage depends on besides.
         tasks: whether it is about the recipe's tasks.
         at_variants: whether a recipe may want it at variants.
     """
 
-    title: str
-    settings: tuple[str, ...] = ()
+    setting: str | None = None
     mix: str | None = None
     files: tuple[str, ...] = ()
     more: Callable[[Any, Any, Any], dict[str, object]] = lambda scale, mix, planned: {}
-    texts: bool = False
-    depends: tuple[str, ...] = ()
     tasks: bool = False
     at_variants: bool = False
 
 
-PARTS = {
-    "losses": Part(
-        "losses of training and of validation, also by position and context", ("evaluation",),
-        texts=True, at_variants=True,
-        more=lambda scale, mix, planned: {"wanted": planned.losses},
+SCORE_KINDS = {
+    "losses": ScoreKind(
+        "evaluation", at_variants=True, more=lambda scale, mix, planned: {"wanted": planned.losses}
     ),
-    "benchmarks": Part(
-        "benchmark scores by lm-eval, item by item", ("benchmarks",), files=("items", "tokenizer_file"), tasks=True,
-        depends=("data/{scale}/blocks", "stemrepro/evaluation/tasks"),
-    ),
-    "geometry": Part(
-        "angles between FFN vectors", ("geometry", "evaluation"), texts=True,
-        more=lambda scale, mix, planned: {"tokens": scale.evaluation.tokens},
-    ),
-    "facts": Part("what models know of a mix of facts", ("knowledge",), files=("facts", "tokenizer_file")),
-    "edits": Part(
-        "what models say when they read another entity's rows", ("knowledge",), files=("facts", "tokenizer_file"),
-    ),
-    "recall": Part(
-        "what models recall of their context", ("recall",), "recall", ("tokenizer_file",),
+    "benchmarks": ScoreKind("benchmarks", files=("items", "tokenizer_file"), tasks=True),
+    "geometry": ScoreKind("geometry", more=lambda scale, mix, planned: {"tokens": scale.evaluation.tokens}),
+    "facts": ScoreKind("knowledge", files=("facts", "tokenizer_file")),
+    "edits": ScoreKind("knowledge", files=("facts", "tokenizer_file")),
+    "recall": ScoreKind(
+        "recall", "recall", ("tokenizer_file",),
         more=lambda scale, mix, planned: {"keys": mix.keys, "values": mix.values},
     ),
-    "capacity": Part(
-        "bits of invented people that models hold", (), "invented", ("tokenizer_file",), at_variants=True,
+    "capacity": ScoreKind(
+        None, "invented", ("tokenizer_file",), at_variants=True,
         more=lambda scale, mix, planned: {"mix": mix, "count": planned.people or mix.people},
     ),
-    "haystack": Part(
-        "needles that models find, by length and depth", ("haystack",), "needles", ("corpus", "tokenizer_file"),
-        at_variants=True,
+    "haystack": ScoreKind(
+        "haystack", "needles", ("corpus", "tokenizer_file"), at_variants=True,
         more=lambda scale, mix, planned: {"mix": mix},
     ),
-    "distance": Part("losses by how far back targets stood last", ("evaluation",), texts=True),
-    "reasoning": Part(
-        "tasks of reasoning, by lm-eval", ("reasoning",), files=("tokenizer_file",), tasks=True, at_variants=True,
-    ),
+    "distance": ScoreKind("evaluation"),
+    "reasoning": ScoreKind("reasoning", files=("tokenizer_file",), tasks=True, at_variants=True),
 }  # fmt: skip
-"""By the name of a folder of scores and a file of stemrepro/evaluation/."""
+"""By the name of a folder of scores and a file of stemrepro/evaluation/, whose docstring says what they are."""
 if TYPE_CHECKING:
-    PartName = str
+    KindName = str
     RecipeScore = str
     VariantScore = str
 else:  # a type checker can't read these names from the table
-    PartName = Literal[*PARTS]
-    RecipeScore = Literal["context", "steps", *PARTS]
-    VariantScore = Literal["steps", *(name for name, part in PARTS.items() if part.at_variants)]
+    KindName = Literal[*SCORE_KINDS]
+    RecipeScore = Literal["context", "steps", *SCORE_KINDS]
+    VariantScore = Literal["steps", *(name for name, kind in SCORE_KINDS.items() if kind.at_variants)]
 LOSSES = ("steps", "losses", "context")
-"""Kinds of scores that lie in the part "losses"; context has losses too."""
+"""Scores that lie in the kind "losses"; context has losses too."""

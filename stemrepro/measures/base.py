@@ -15,7 +15,7 @@ from stemrepro.config.recipe import Claim, Estimate, Recipe
 from stemrepro.measures import MEASURES
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.metric import LOSS_UNIT, Field, Parsed, parse
-from stemrepro.measures.plans import check_one_plan
+from stemrepro.measures.protocol import check_one_plan
 from stemrepro.verdicts.contrast import Contrast, share_interval
 from stemrepro.verdicts.rule import NOT_ATTEMPTED, TOO_EASY, TOO_SMALL
 

@@ -19,7 +19,7 @@ from stemrepro.verdicts.rule import CONFOUNDED, TOO_SMALL
 
 OWN_RATES, OFFICIAL_INIT = "own rates", "official start"
 VARIANTS = {OWN_RATES: "own-rate", OFFICIAL_INIT: "official-start"}
-"""The variant at which arms are trained in another setting; where a recipe has a base, its name comes before it."""
+"""The variant at which arms are trained in another setting; after the name of the one that a recipe compares at."""
 MEMORY, ANSWERS, NO_GAIN = (
     "token-only-below-three-quarters", "dense-beats-answer-only", "no-gain-without-information",
 )  # fmt: skip
@@ -49,9 +49,9 @@ def read_arms(inputs: Inputs) -> dict[str, ComparedArm]:
         variants = {
             variant: ArmLosses(inputs.scores("losses", arm, variant), recipe.variants[variant].seeds)
             for variant in recipe.variants_of(arm)
-            if variant != recipe.base
+            if variant != recipe.compare_at
         }
-        compared = ArmLosses(inputs.scores("losses", arm, recipe.base), recipe.seeds_of(arm))
+        compared = ArmLosses(inputs.scores("losses", arm, recipe.compare_at), recipe.seeds_of(arm))
         scored_items = ArmItems(inputs.scores("benchmarks", arm), recipe) if recipe.tasks else None
         arms[arm] = ComparedArm(compared, scored_items, variants)
     return arms
@@ -115,7 +115,7 @@ class Comparison(Measure):
         At own rates these are the scale's own losses where the family's best rate is the common one. They are None
         where the scale doesn't know that rate.
         """
-        base = self.inputs.recipe.base
+        base = self.inputs.recipe.compare_at
         runs = self.arms[arm].variants.get(VARIANTS[setting] if base == MAIN else f"{base}-{VARIANTS[setting]}")
         if setting != OWN_RATES:
             return runs

@@ -53,7 +53,7 @@ class Sample:
 
 
 class ArmItems(ArmTasks):
-    """Benchmark scores of one arm: what `stemrepro score --part benchmarks` wrote."""
+    """Benchmark scores of one arm: what `stemrepro score --kind benchmarks` wrote."""
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:

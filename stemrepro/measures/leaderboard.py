@@ -72,7 +72,7 @@ def shown_by_holm(p: np.ndarray, alpha: float = 0.05) -> np.ndarray:
 
 
 class Leaderboard(Comparison):
-    """Leads over dense on tracks, each a variant of the recipe; its base is the track of equal FLOPs."""
+    """Leads over dense on tracks, each a variant of the recipe; `compare_at` is the track of equal FLOPs."""
 
     preconditions: ClassVar[dict[str, Precondition]] = {
         name: Precondition(
@@ -88,14 +88,14 @@ class Leaderboard(Comparison):
         return super().untestable(metric, precondition, smallest_effect)
 
     def tracks(self) -> dict[str | None, str]:
-        """Return the variants that are tracks, and None for the recipe's base, each in words: "FLOPs, width 16"."""
+        """Return the variants that are tracks, and None for the one it compares at, in words: "FLOPs, width 16"."""
         tracks, width = {}, self.inputs.scale.model.width
         for name in self.inputs.recipe.variants:
             variant = self.inputs.catalog.variant(name)
             model = variant.at(self.inputs.scale).model
             track = TIME if variant.equal_time else SIZE if model.track == "size" else FLOPS
             words = track if model.width == width else f"{track}, width {model.width}"
-            tracks[None if name == self.inputs.recipe.base else name] = words
+            tracks[None if name == self.inputs.recipe.compare_at else name] = words
         return tracks
 
     def losses(self, arm: str, track: str | None) -> ArmLosses:
@@ -122,7 +122,7 @@ class Leaderboard(Comparison):
 
         Bytes are of numbers of 2 bytes. The time is over dense's; NaN where its model was not timed.
         """
-        address, scale = Address(track or self.inputs.recipe.base, arm), self.inputs.scale
+        address, scale = Address(track or self.inputs.recipe.compare_at, arm), self.inputs.scale
         variant = self.inputs.catalog.variant(address.variant)
         model, _ = run_settings(address, self.inputs.catalog.arms[arm], variant, scale)
         timed = variant.track is None and variant.width == 1 and arm in {"dense", *scale.step_times}

@@ -16,7 +16,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest, locked, read_json, write_json
 from stemrepro.common.paths import DATA, RUNS, SCORES
 from stemrepro.common.provenance import Trained, read_provenance
-from stemrepro.config.scores import PARTS
+from stemrepro.config.scores import SCORE_KINDS
 from stemrepro.pipeline.plan import Plan
 from stemrepro.pipeline.runs import runs_of
 from stemrepro.pipeline.score import arguments, score_key, up_to_date, weights_hash
@@ -100,26 +100,26 @@ def adopted_runs(plan: Plan, place: Path, data: Path, runs: Path) -> Iterator[tu
 
 def adopted_scores(plan: Plan, place: Path, data: Path, runs: Path, scores: Path) -> Iterator[tuple[str, str]]:
     """Move the scores of an unpacked archive that follow from the runs here, as above."""
-    for part in PARTS:
+    for kind in SCORE_KINDS:
         for address, arm in plan.runs.items():
-            there, here = (root / plan.name / part / address.path for root in (place / "scores", scores))
-            if not arm.seeds.get(part) or not there.is_dir():
+            there, here = (root / plan.name / kind / address.path for root in (place / "scores", scores))
+            if not arm.seeds.get(kind) or not there.is_dir():
                 continue
             members = [
                 run if run.ended else unpacked_run(run, place, runs)
-                for run in runs_of(plan, [address], part, data, runs)
+                for run in runs_of(plan, [address], kind, data, runs)
             ]
             if any(refusal(run) for run in members):
-                yield f"{part} of {address}", "its runs are neither here nor in the archive"
+                yield f"{kind} of {address}", "its runs are neither here nor in the archive"
                 continue
-            key = score_key(members, part, arguments(plan, part, arm, data))
+            key = score_key(members, kind, arguments(plan, kind, arm, data))
             if not up_to_date(there, key):
-                yield f"{part} of {address}", "scored from other runs, text or code"
+                yield f"{kind} of {address}", "scored from other runs, text or code"
                 continue
             if not up_to_date(here, key):
                 move(there, here)
                 write_origin(members, place, scores / plan.name)
-            yield f"{part} of {address}", ""
+            yield f"{kind} of {address}", ""
 
 
 def write_origin(runs: list[Run], place: Path, scores: Path) -> None:

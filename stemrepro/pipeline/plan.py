@@ -12,7 +12,7 @@ from stemrepro.config.catalog import Catalog
 from stemrepro.config.mixes import BlendMix, Mix
 from stemrepro.config.recipe import Recipe
 from stemrepro.config.scale import Scale
-from stemrepro.config.scores import LOSSES, PARTS, PlannedReasoning, PlannedTasks
+from stemrepro.config.scores import LOSSES, SCORE_KINDS, PlannedReasoning, PlannedTasks
 from stemrepro.config.training import RunTraining
 from stemrepro.data.items import has_task
 from stemrepro.measures.catalog import load
@@ -105,8 +105,8 @@ def most(recipes: Iterable[Recipe]) -> dict[Address, dict[str, int]]:
     counts: dict[Address, dict[str, int]] = {}
     for recipe in recipes:
         for address, scores in recipe.wanted().items():
-            parts = counts.setdefault(address, {})
-            parts |= {part: max(seeds, parts.get(part, 0)) for part, seeds in scores.items()}
+            kinds = counts.setdefault(address, {})
+            kinds |= {kind: max(seeds, kinds.get(kind, 0)) for kind, seeds in scores.items()}
     return counts
 
 
@@ -121,9 +121,9 @@ def wanted(catalog: Catalog, recipes: dict[str, Recipe]) -> dict[Address, dict[s
     ordered = sorted(chosen, key=lambda address: (variants.index(address.variant), arms.index(address.arm)))
     return {
         address: {
-            part: seeds
-            for part, seeds in every[address].items()
-            if part in chosen[address] or (part in LOSSES and not chosen[address].keys().isdisjoint(LOSSES))
+            kind: seeds
+            for kind, seeds in every[address].items()
+            if kind in chosen[address] or (kind in LOSSES and not chosen[address].keys().isdisjoint(LOSSES))
         }
         for address in ordered
     }
@@ -188,8 +188,8 @@ def planned_runs(catalog: Catalog, scale_name: str, address: Address, scores: di
     model, training = run_settings(address, catalog.arms[address.arm], catalog.variant(address.variant), scale)
     if scale.parallel:
         scale.parallel.check(f"'{address}' at scale '{scale_name}'", model, training)
-    seeds = {part: scores.get(part, 0) for part in PARTS}
-    seeds["losses"] = max(scores.get(part, 0) for part in LOSSES)
+    seeds = {kind: scores.get(kind, 0) for kind in SCORE_KINDS}
+    seeds["losses"] = max(scores.get(kind, 0) for kind in LOSSES)
     return Planned(
         model=model,
         training=training,
@@ -197,7 +197,7 @@ def planned_runs(catalog: Catalog, scale_name: str, address: Address, scores: di
         people=people_at(catalog, scale, address.variant),
         text=text_at(catalog, scale_name, address.variant),
         losses=tuple(kind for kind in LOSSES if kind in scores),
-        seeds={part: scale.seeds[:count] for part, count in seeds.items() if count},
+        seeds={kind: scale.seeds[:count] for kind, count in seeds.items() if count},
     )
 
 

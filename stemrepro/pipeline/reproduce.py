@@ -9,7 +9,7 @@ from stemrepro.common.paths import ANALYSES, DATA, RECIPES, RESULTS, SCORES
 from stemrepro.common.workers import Job, run_jobs
 from stemrepro.config.address import Address
 from stemrepro.config.catalog import Catalog
-from stemrepro.config.scores import PARTS
+from stemrepro.config.scores import SCORE_KINDS
 from stemrepro.measures import MEASURES
 from stemrepro.measures.base import scores_of
 from stemrepro.pipeline.plan import Plan, make_plan
@@ -23,14 +23,14 @@ RECORDS = ("arms", "variants", "paper", "shapes")
 """Files of recipes/ that every figure follows from."""
 
 
-def score(plan: Plan, addresses: Iterable[Address], parts: Iterable[str]) -> dict[str, tuple[int, int]]:
+def score(plan: Plan, addresses: Iterable[Address], kinds: Iterable[str]) -> dict[str, tuple[int, int]]:
     """Score runs as far as they aren't scored; return by kind of scores how many arms were, of how many.
 
     Raises:
         UserError: a run isn't finished, or differs from the plan.
     """
     os.environ.setdefault("HF_HUB_OFFLINE", "0" if plan.scale.benchmarks.hub else "1")
-    return {part: evaluate(plan, part, list(addresses)) for part in parts}
+    return {kind: evaluate(plan, kind, list(addresses)) for kind in kinds}
 
 
 def _hashes(paths: Iterable[Path]) -> list[list[str]]:
@@ -41,7 +41,7 @@ def figure(catalog: Catalog, scale: str, name: str) -> Step:
     """Return the step that measures a recipe's claims at a scale, judges them and draws the figure."""
     recipe, out = catalog.recipes[name], RESULTS / scale / name
     read = [path for folder in scores_of(recipe) for path in sorted((SCORES / scale / folder).glob("*"))]
-    scales = filter(None, (scale, catalog.scale(scale).base))
+    scales = filter(None, (scale, catalog.scale(scale).inherits))
     read += [RECIPES / f"{file}.yaml" for file in (*RECORDS, name, *(f"scales/{each}" for each in scales))]
     own = [path for path in (ANALYSES / f"{name}.py",) if path.exists()]
     code = ("stemrepro.report.analyse", MEASURES[recipe.measure].partition(":")[0], *own)
@@ -116,8 +116,8 @@ def reproduce(
     train(plan, runs, replace=True, tracked=tracked)
     tell(f"train: {left} of {len(runs)} runs")
     made += ["counts"] if counts(plan, text[2]).do() else []
-    scored = score(plan, plan.runs, PARTS)
-    tell(f"score: {', '.join(f'{part} {new} of {total}' for part, (new, total) in scored.items() if total)} arms")
+    scored = score(plan, plan.runs, SCORE_KINDS)
+    tell(f"score: {', '.join(f'{kind} {new} of {total}' for kind, (new, total) in scored.items() if total)} arms")
     figures = [figure(catalog, scale, name) for name in recipes or catalog.at(scale).recipes]
     undrawn = [step for step in figures if not step.done()]
     analyse_all([step.name.removeprefix("figure ") for step in undrawn], scale)

@@ -28,7 +28,7 @@ TOKENS_PER_ROW = 128
 def runs_of(
     plan: Plan,
     addresses: Iterable[Address] | None = None,
-    part: str | None = None,
+    kind: str | None = None,
     data: Path = DATA,
     runs: Path = RUNS,
 ) -> list[Run]:
@@ -58,7 +58,7 @@ def runs_of(
     for address, arm in chosen.items():
         text = blend if arm.text == "mid" else texts[arm.model.vocab, arm.people]
         training = arm.training.same_text(text.ratio)
-        for seed in arm.trained if part is None else arm.seeds.get(part, ()):
+        for seed in arm.trained if kind is None else arm.seeds.get(kind, ()):
             folder = runs / plan.name / address.path / f"seed{seed}"
             name = plan.scale.data if arm.text == "own" else arm.text
             run = Run(address, seed, arm.model, training, folder, name, text.blocks, text.data_hash, text.ratio)

@@ -1,4 +1,4 @@
-"""Scoring of runs, part by part: only what is missing, or was made of other runs, settings or code.
+"""Scoring of runs, kind by kind: only what is missing, or was made of other runs, settings or code.
 
 summary.json of an arm's scores holds their key, a hash of all that they follow from. Scores with the right key are up
 to date.
@@ -18,8 +18,8 @@ from stemrepro.common.provenance import provenance
 from stemrepro.common.workers import Job, run_jobs
 from stemrepro.common.yaml_records import Strict
 from stemrepro.config.address import Address
-from stemrepro.config.scores import FILES, PARTS, PartName
-from stemrepro.measures.plans import MODEL, SCORING, START, STARTS, TRAINED, TRAINING
+from stemrepro.config.scores import FILES, SCORE_KINDS, KindName
+from stemrepro.measures.protocol import MODEL, SCORING, START, STARTS, TRAINED, TRAINING
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.pipeline.plan import Plan, Planned
@@ -36,21 +36,21 @@ Costs are in the key themselves. The settings of a run are those of the plan. Ro
 """
 
 
-def arguments(plan: Plan, part: PartName, planned: Planned, data: Path = DATA) -> dict:
-    """Return the arguments of a part's `score`, other than the run and the report.
+def arguments(plan: Plan, kind: KindName, planned: Planned, data: Path = DATA) -> dict:
+    """Return the arguments of the `score` of a kind, other than the run and the report.
 
     Raises:
-        UserError: the scale lacks something that the part needs.
+        UserError: the scale lacks something that the kind needs.
     """
-    kind, given = PARTS[part], {}
-    if kind.mix and plan.mix.kind != kind.mix:
-        raise UserError(f"scale '{plan.name}' needs a mix of kind '{kind.mix}' for the scores '{part}'")
-    for name in kind.settings[:1]:
-        given["asked"] = plan.setting(name)
+    about, given = SCORE_KINDS[kind], {}
+    if about.mix and plan.mix.kind != about.mix:
+        raise UserError(f"scale '{plan.name}' needs a mix of kind '{about.mix}' for the scores '{kind}'")
+    if about.setting:
+        given["asked"] = plan.setting(about.setting)
         if given["asked"] is None:
-            raise UserError(f"scale '{plan.name}' says nothing under '{name}', which the scores '{part}' need")
-    files = {name: data / FILES[name].format(scale=plan.name, mix=plan.scale.data) for name in kind.files}
-    return given | files | kind.more(plan.scale, plan.mix, planned)
+            raise UserError(f"scale '{plan.name}' says nothing under '{about.setting}', which the scores '{kind}' need")
+    files = {name: data / FILES[name].format(scale=plan.name, mix=plan.scale.data) for name in about.files}
+    return given | files | about.more(plan.scale, plan.mix, planned)
 
 
 def _hash(path: Path) -> str:
@@ -67,12 +67,12 @@ def weights_hash(run: Run) -> str:
     return _hash(run.weights) or (there.read_text(encoding="utf-8").strip() if there.exists() else "")
 
 
-def score_key(runs: list[Run], part: PartName, given: dict) -> str:
+def score_key(runs: list[Run], kind: KindName, given: dict) -> str:
     """Return a hash of what an arm's scores follow from: runs, text, settings, items and code."""
     inputs = [given[name] for name in FILES if name in given and name != "items"]
     if "items" in given:  # a folder, of which an arm's scores read its tasks
         inputs += [given["items"] / f"{task}.jsonl" for task in given["asked"].tasks]
-    if PARTS[part].tasks:
+    if SCORE_KINDS[kind].tasks:
         inputs += sorted(TASKS.rglob("*.yaml"))
     model, training = runs[0].model, runs[0].training
     networks = {module_of(model.ffn_of(layer)) for layer in range(model.layers)}
@@ -84,7 +84,7 @@ def score_key(runs: list[Run], part: PartName, given: dict) -> str:
         "inputs": [_hash(path) for path in inputs],
         # Costs are here in place of the code that computes them.
         "costs": [flops_per_token(model, training.sequence), parameter_counts(model)],
-        "code": code_hash(f"stemrepro.evaluation.{part}", *sorted(networks, key=str), without=DECIDE_NOTHING),
+        "code": code_hash(f"stemrepro.evaluation.{kind}", *sorted(networks, key=str), without=DECIDE_NOTHING),
     })  # fmt: skip
 
 
@@ -130,36 +130,36 @@ def _check_finished(runs: list[Run]) -> None:
 
 def pending(
     plan: Plan,
-    part: PartName,
+    kind: KindName,
     addresses: Iterable[Address] | None = None,
     data: Path = DATA,
     runs: Path = RUNS,
     scores: Path = SCORES,
 ) -> Iterator[tuple[list[Run], dict, Path, str]]:
-    """Yield each arm of which a part is not up to date: its runs, the arguments of scoring, the folder and the key.
+    """Yield each arm of which a kind is not up to date: its runs, the arguments of scoring, the folder and the key.
 
     Raises:
         UserError: a run isn't finished, or differs from the plan.
     """
     for address in plan.runs if addresses is None else addresses:
-        if not plan.runs[address].seeds.get(part):
+        if not plan.runs[address].seeds.get(kind):
             continue
-        members = runs_of(plan, [address], part, data, runs)
+        members = runs_of(plan, [address], kind, data, runs)
         _check_finished(members)
-        given = arguments(plan, part, plan.runs[address], data)
-        key, out = score_key(members, part, given), scores / plan.name / part / address.path
+        given = arguments(plan, kind, plan.runs[address], data)
+        key, out = score_key(members, kind, given), scores / plan.name / kind / address.path
         if not up_to_date(out, key):
             yield members, given, out, key
 
 
-def write_scores(part: PartName, members: list[Run], results: list[dict], given: dict, out: Path, key: str) -> None:
+def write_scores(kind: KindName, members: list[Run], results: list[dict], given: dict, out: Path, key: str) -> None:
     """Write an arm's scores, summary.json last, and provenance.json, which git doesn't hold."""
     from stemrepro.evaluation.writing import Scored
 
     if out.exists():  # files of a run that has since diverged must not stay; the key goes first
         (out / "summary.json").unlink(missing_ok=True)
         shutil.rmtree(out)
-    write = pkgutil.resolve_name(f"stemrepro.evaluation.{part}:write")
+    write = pkgutil.resolve_name(f"stemrepro.evaluation.{kind}:write")
     about = write(Scored(members, results, out, given))
     diverged = {str(run.seed): run.diverged for run in members if run.diverged is not None}
     first = members[0]
@@ -169,22 +169,22 @@ def write_scores(part: PartName, members: list[Run], results: list[dict], given:
     write_json(out / "summary.json", about | summary | ({"diverged": diverged} if diverged else {}))
 
 
-def evaluate(plan: Plan, part: PartName, addresses: Iterable[Address]) -> tuple[int, int]:
-    """Score what is not up to date, and return how many arms that were, of how many that have this part."""
-    groups = list(pending(plan, part, addresses))
-    total = sum(bool(plan.runs[address].seeds.get(part)) for address in addresses)
+def evaluate(plan: Plan, kind: KindName, addresses: Iterable[Address]) -> tuple[int, int]:
+    """Score what is not up to date, and return how many arms that were, of how many that have this kind."""
+    groups = list(pending(plan, kind, addresses))
+    total = sum(bool(plan.runs[address].seeds.get(kind)) for address in addresses)
     jobs, owner = [], []
     for number, (members, given, _, _) in enumerate(groups):
         for run in members:
-            jobs.append(Job(f"stemrepro.evaluation.{part}:score", run, str(run), run.training.steps, given))
+            jobs.append(Job(f"stemrepro.evaluation.{kind}:score", run, str(run), run.training.steps, given))
             owner.append(number)
     threads = groups[0][0][0].training.threads if groups else 1
     results: dict[int, dict[int, dict]] = {}
-    for number, result in run_jobs(jobs, plan.scale.workers, threads, [f"stemrepro.evaluation.{part}"], part):
+    for number, result in run_jobs(jobs, plan.scale.workers, threads, [f"stemrepro.evaluation.{kind}"], kind):
         group, first = owner[number], owner.index(owner[number])
         results.setdefault(group, {})[number - first] = result
         members, given, out, key = groups[group]
         if len(results[group]) == len(members):
             scores = results.pop(group)
-            write_scores(part, members, [scores[place] for place in range(len(members))], given, out, key)
+            write_scores(kind, members, [scores[place] for place in range(len(members))], given, out, key)
     return len(groups), total

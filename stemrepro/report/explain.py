@@ -122,15 +122,15 @@ def _origin(inputs: Inputs, claim: Claim, results: Path, made: list[str]) -> lis
     measure = measure_class(recipe.measure)
     looked = {arm for name in claim.preconditions for arm in measure.preconditions[name].looked_at}
     arms: dict[tuple[str, str], list[str]] = {}
-    for address, parts in recipe.scored().items():
-        for part in parts if address.arm in looked | set(claim.arms) else ():
-            arms.setdefault((part, address.variant), []).append(address.arm)
+    for address, kinds in recipe.scored().items():
+        for kind in kinds if address.arm in looked | set(claim.arms) else ():
+            arms.setdefault((kind, address.variant), []).append(address.arm)
     variants: dict[tuple[str, str], list[str]] = {}
-    for (part, variant), names in arms.items():
-        variants.setdefault((part, ", ".join(names)), []).append(variant)
+    for (kind, variant), names in arms.items():
+        variants.setdefault((kind, ", ".join(names)), []).append(variant)
     files = ("verdicts.json", "data.csv")
     lines = [f"recipes/{inputs.name}.yaml", *(f"{folder}/{file}" for file in files)]
-    lines += [f"{inputs.folder}/{part}: {names} at {', '.join(at)}" for (part, names), at in variants.items()]
+    lines += [f"{inputs.folder}/{kind}: {names} at {', '.join(at)}" for (kind, names), at in variants.items()]
     lines += [f"{inputs.folder}/text"] if measure.reads_text else []
     lines += ["and of the recipe's other arms where the metric compares with them"] if claim.arms else []
     lines += [] if recipe.arms else ["recipes/paper.yaml and recipes/shapes.yaml; nothing is trained"]

@@ -7,7 +7,7 @@ from stemrepro.common.files import write_json
 from stemrepro.config.address import MAIN
 from stemrepro.config.catalog import Catalog
 from stemrepro.measures.losses import ArmLosses, paired
-from stemrepro.measures.plans import other_plan
+from stemrepro.measures.protocol import other_plan
 from stemrepro.verdicts.contrast import Unmeasured
 
 METRICS = Path("metrics")

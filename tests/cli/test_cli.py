@@ -125,7 +125,7 @@ def test_several_arms_are_trained_and_scored_together_and_without_mlflow(project
     assert done.exit_code == 0, done.output
     assert re.search(r"trained, in runs/tiny/.* dense \d\.\d{3} \+- \d\.\d{3} \(2\), stem-full \d", plain(done.stdout))
     assert not (project / "mlflow.db").exists()
-    done = run("score", *arms, "--part", "losses")
+    done = run("score", *arms, "--kind", "losses")
     assert done.exit_code == 0, done.output
     for arm, ffn in (("dense", "dense"), ("stem-full", "stem")):
         folder = project / "scores/tiny/losses/main" / arm
@@ -136,7 +136,7 @@ def test_several_arms_are_trained_and_scored_together_and_without_mlflow(project
         assert (config["arm"], config["variant"], config["model"]["ffn"]) == (arm, "main", ffn)
     summary = json.loads((project / "scores/tiny/losses/main/stem-full/summary.json").read_text())
     assert summary["parameters"]["tables"] == 3 * 300 * 24
-    assert "0 of 2 arms were scored" in run("score", *arms, "--part", "losses").stdout
+    assert "0 of 2 arms were scored" in run("score", *arms, "--kind", "losses").stdout
 
 
 MARK = "STEMREPRO_TEST"
@@ -145,7 +145,7 @@ FORKSERVER, RUNS_THERE = "forkserver", "runs/tiny/*/*/seed*/config.yaml"
 TRIALS_THERE = "sweeps/tiny/two/runs/*/config.yaml"
 LONG = TINY | {"training": TINY["training"] | {"tokens": 32 * 4 * 80, "save_every": 20}, "workers": 2}
 """A scale whose runs are long enough to be stopped."""
-TRAIN, SCORE = "train dense stem-full", "score --part losses dense"
+TRAIN, SCORE = "train dense stem-full", "score --kind losses dense"
 SWEEP = "sweep recipes/sweeps/two.yaml"
 STOPPED = "stemrepro: stopped; what is finished is kept, and the same command resumes the rest\n"
 

@@ -49,7 +49,7 @@ AT = ("--scale", "tiny")
         (("train", *AT, "dense@haf"), "variant 'haf' is unknown; did you mean 'half'?"),
         (("train", *AT, "dense@rate-0.6"), "variant 'rate-0.6' is unknown; did you mean"),
         (("track", *AT, "stem-ful"), "run 'stem-ful' is unknown; did you mean 'stem-full'?"),
-        (("score", *AT, "--part", "loses"), "part 'loses' is unknown; did you mean 'losses'?"),
+        (("score", *AT, "--kind", "loses"), "kind 'loses' is unknown; did you mean 'losses'?"),
         (("data", "corpse"), "step 'corpse' is unknown; did you mean 'corpus'?"),
         (("data", "corpus", "--mix", "sampel"), "mix 'sampel' is unknown; did you mean 'sample'?"),
         (("cost", "--shape", "llama-3.2-1b", "--stem", "thrid"), "placement 'thrid' is unknown; did you mean 'third'?"),
@@ -109,7 +109,7 @@ def offered(line, monkeypatch):
         ("stemrepro train dense@hal", {"dense@half"}),
         ("stemrepro train dense @ hal", {"half"}),  # as bash takes it apart
         ("stemrepro train --scale lapt", {"laptop"}),
-        ("stemrepro score --part geo", {"geometry"}),
+        ("stemrepro score --kind geo", {"geometry"}),
         ("stemrepro analyse riv", {"rivals"}),
         ("stemrepro plan --recipe riv", {"rivals"}),
         ("stemrepro explain riv", {"rivals/"}),

@@ -66,7 +66,7 @@ def test_a_method_is_entered_with_what_others_have(folder):
     assert sorted(new_method("mine", folder)) == sorted(written)
     catalog = load(folder)
     mine, common = catalog.recipe("mine"), catalog.recipe("leaderboard")
-    assert (mine.measure, mine.base, mine.scales) == (common.measure, common.base, common.scales)
+    assert (mine.measure, mine.compare_at, mine.scales) == (common.measure, common.compare_at, common.scales)
     assert set(mine.variants) | {"equal-time"} == set(common.variants)
     assert {variant.seeds for variant in mine.variants.values()} == {5}
     studies = [yaml.safe_load((folder / "sweeps" / f"{name}.yaml").read_text()) for name in ("mine", "leaderboard")]

@@ -83,13 +83,13 @@ def without_controls(recipe):
          r"laptop\.yaml: data: mix 'poems' is unknown \(recipes/mixes\.yaml has text"),
         ("scales/laptop.yaml", lambda v: v.update(mid="mid-olmo"),
          r"laptop\.yaml: mid: 'mid-olmo' has parts with a `sample`, and 'text-8' has none; a blend"),
-        ("scales/smoke.yaml", lambda v: v.update(base="lapdog"),
-         r"smoke\.yaml: base: scale 'lapdog' is unknown; did you mean 'laptop'\?"),
-        ("scales/smoke.yaml", lambda v: v.update(base="atlas"),
-         r"smoke\.yaml: base: 'atlas' has a base itself; name a scale that has none"),
-        ("scales/laptop.yaml", lambda v: v.update(base="smoke"), r"\.yaml: base: '\S+' has a base itself"),
+        ("scales/smoke.yaml", lambda v: v.update(inherits="lapdog"),
+         r"smoke\.yaml: inherits: scale 'lapdog' is unknown; did you mean 'laptop'\?"),
+        ("scales/smoke.yaml", lambda v: v.update(inherits="atlas"),
+         r"smoke\.yaml: inherits: 'atlas' inherits from another itself; name a scale that doesn't"),
+        ("scales/laptop.yaml", lambda v: v.update(inherits="smoke"), r"\.yaml: inherits: '\S+' inherits from"),
         ("scales/smoke.yaml", lambda v: v["training"].update(batch=12),
-         r"smoke\.yaml: training: micro_batch 16 does not divide .*; its base is \S+laptop\.yaml"),
+         r"smoke\.yaml: training: micro_batch 16 does not divide .*; it inherits \S+laptop\.yaml"),
         ("scales/laptop.yaml", lambda v: v["training"].update(clip=0),
          r"laptop\.yaml: training\.clip: .*greater than 0 \(got 0\)$"),
         ("arms.yaml", lambda v: v["dense"].update(colour=1), r"arms\.yaml: unknown key 'dense\.colour'; known are ffn"),
@@ -160,8 +160,8 @@ def without_controls(recipe):
          r"table_design\.yaml: variant 'haf' is unknown; did you mean 'half'\?"),
         ("table_design.yaml", lambda v: v["variants"].update({"half-own-rate": {"arms": ["ple"]}}),
          r"table_design\.yaml: variants\.half-own-rate names 'ple', which is not among the recipe's arms"),
-        ("table_design.yaml", lambda v: v.update(base="halb"),
-         r"table_design\.yaml: base 'halb' is no variant at which all of the recipe's arms are trained"),
+        ("table_design.yaml", lambda v: v.update(compare_at="halb"),
+         r"table_design\.yaml: compare_at 'halb' is no variant at which all of the recipe's arms are trained"),
         ("retrofit.yaml", lambda v: v["variants"].pop("half"),
          r"dense@second-half at scale '\S+': its 5 seeds resume from those of dense@half, of which the recipe asks "
          r"for 0"),
@@ -227,10 +227,12 @@ def test_a_scale_is_merged_into_its_base_as_rfc_7396_has_it(base, changes, expec
 
 
 def test_a_scale_has_its_bases_values_and_its_own(folder):
-    (folder / "scales/mine.yaml").write_text("base: laptop\nmid: null\nscoreboard: results/mine\nmodel: {width: 64}\n")
+    (folder / "scales/mine.yaml").write_text(
+        "inherits: laptop\nmid: null\nscoreboard: results/mine\nmodel: {width: 64}\n"
+    )
     scales = load(folder).scales
     laptop, mine = scales["laptop"], scales["mine"]
     assert (mine.mid, mine.scoreboard, mine.model.width) == (None, "results/mine", 64)
-    changed = {"base": "laptop", "mid": None, "scoreboard": "results/mine", "model": mine.model}
+    changed = {"inherits": "laptop", "mid": None, "scoreboard": "results/mine", "model": mine.model}
     assert laptop.model_copy(update=changed) == mine
     assert laptop.model.model_copy(update={"width": 64}) == mine.model

@@ -8,7 +8,7 @@ import torch
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
-from stemrepro.config.scores import PARTS
+from stemrepro.config.scores import SCORE_KINDS
 from stemrepro.evaluation.weights import device_of, load_folder, load_run
 from stemrepro.training.train import train
 from tests.conftest import quiet
@@ -82,7 +82,7 @@ def test_a_run_folder_tells_its_model(make_run):
         load_folder(run.folder)
 
 
-@pytest.mark.parametrize("part", sorted(PARTS.keys() - {"losses"}))
+@pytest.mark.parametrize("part", sorted(SCORE_KINDS.keys() - {"losses"}))
 def test_a_run_that_diverged_has_no_scores(make_run, part):
     """But losses of its training, which test_losses.py has."""
     run, score = make_run("dense"), pkgutil.resolve_name(f"stemrepro.evaluation.{part}:score")

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
-from stemrepro.config.scores import PARTS
+from stemrepro.config.scores import SCORE_KINDS
 from stemrepro.evaluation import losses
 from stemrepro.measures.reading import read_summary
 from stemrepro.pipeline.plan import Planned, make_plan
@@ -111,13 +111,13 @@ def plans(catalog):
     return {scale: make_plan(scale, (), catalog) for scale in ("smoke", "atlas", "recall", "capacity", "needle")}
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_a_kind_of_scores_gets_what_its_function_takes(plans, part):
-    score, calls = pkgutil.resolve_name(f"stemrepro.evaluation.{part}:score"), 0
+@pytest.mark.parametrize("kind", SCORE_KINDS)
+def test_a_kind_of_scores_gets_what_its_function_takes(plans, kind):
+    score, calls = pkgutil.resolve_name(f"stemrepro.evaluation.{kind}:score"), 0
     for plan in plans.values():
         for arm in plan.runs.values():
-            if part in arm.seeds:
-                inspect.signature(score).bind("run", quiet, **arguments(plan, part, arm))
+            if kind in arm.seeds:
+                inspect.signature(score).bind("run", quiet, **arguments(plan, kind, arm))
                 calls += 1
     assert calls
 

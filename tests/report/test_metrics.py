@@ -71,7 +71,7 @@ def gaps(catalog):
     """Yield scale, name and arms of every committed claim and estimate of prose losses at the scale, and its number."""
     for path in sorted(ROOT.glob("results/*/*/verdicts.json")):
         scale, name = path.parent.parts[-2:]
-        if catalog.recipes[name].base != "main":
+        if catalog.recipes[name].compare_at != "main":
             continue
         for row in json.loads(path.read_text()):
             if row["metric"] == "prose" and "own" not in row["method"]:

@@ -105,7 +105,7 @@ def test_a_scale_has_pages_of_its_own(project):
     """They tell of its results alone; those of the published scales stay."""
     before = {path: path.read_bytes() for path in project.rglob("*.*") if path.is_file()}
     scale = project.parent / "recipes/scales/larger.yaml"
-    scale.write_text("base: laptop\nscoreboard: results/larger\n")
+    scale.write_text("inherits: laptop\nscoreboard: results/larger\n")
     shutil.copytree(project / "laptop", project / "larger")
     edit(project / "larger/rivals/verdicts.json", scale="larger", sentence="Larger.")
     assert write_pages(project, "larger") == project / "larger"

@@ -49,12 +49,12 @@ def check_one_plan(inputs: Inputs) -> None:
     """
     expected: dict[tuple, tuple[object, str]] = {}
     steps: list[tuple[int, int, str]] = []
-    for address, parts in inputs.recipe.scored().items():
+    for address, kinds in inputs.recipe.scored().items():
         variant = inputs.catalog.variant(address.variant)
         scale = variant.at(inputs.scale)
         text = (variant.vocab, variant.people, variant.extends.text if variant.extends else "own")
-        for part in parts:
-            folder, name = inputs.folder / part / address.path, f"{part} of {address}"
+        for kind in kinds:
+            folder, name = inputs.folder / kind / address.path, f"{kind} of {address}"
             if not (folder / "summary.json").exists():
                 continue  # whoever reads it says so
             for what, value in plan(folder).items():
@@ -63,7 +63,7 @@ def check_one_plan(inputs: Inputs) -> None:
                 own |= ({START, TRAINED} if wider else set()) | ({STEPS, TOKENS} if variant.equal_time else set())
                 if what in own:
                     continue
-                place = {TEXT: text, SCORING: part}.get(what, address.variant)
+                place = {TEXT: text, SCORING: kind}.get(what, address.variant)
                 before, other = expected.setdefault((what, place), (value, name))
                 if value != before:
                     raise _apart(inputs, other, name, f"{what}: {before} and {value}")
