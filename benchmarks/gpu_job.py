@@ -116,7 +116,7 @@ def pack(out: Path, scale: str) -> None:
     """Write runs.tar.xz anew."""
     for weights in Path("runs", scale).glob("*/*/seed*/weights.safetensors"):
         with open(weights, "rb") as file:
-            weights.with_suffix(".sha256").write_text(hashlib.file_digest(file, "sha256").hexdigest())
+            weights.with_suffix(".sha256").write_text(hashlib.file_digest(file, "sha256").hexdigest(), encoding="utf-8")
     ends = [path for name in ("weights.sha256", "diverged.json") for path in Path("runs", scale).glob(f"*/*/*/{name}")]
     with tarfile.open(out / ".runs.tar.xz", "w:xz") as archive:
         for path in sorted({path.parent for path in ends} | {*Path("scores").glob(scale)}):
