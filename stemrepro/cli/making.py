@@ -135,7 +135,8 @@ def train(
     plan = make_plan(scale)
     chosen = of_plan.share_of(of_plan.asked_runs(plan, names.chosen(plan, runs or [])), shard)
     (RUNS / scale).mkdir(parents=True, exist_ok=True)  # DVC needs it also where a scale has no runs
-    of_plan.train(plan, chosen, replace, not untracked)
+    if not of_plan.train(plan, chosen, replace, not untracked):
+        return
     for run in chosen:
         if (step := run.diverged) is not None:
             print(

@@ -194,7 +194,8 @@ def _refused_precondition(measure: type[Measure], recipe: Recipe, claim: Claim, 
         return f"precondition '{name}' needs the arm '{min(missing)}', which the recipe lacks"
     if precondition.any_of and not arms & set(precondition.any_of):
         controls = " or ".join(f"'{arm}'" for arm in precondition.any_of)
-        return f"precondition '{name}' needs the arm {controls}; add one to the recipe's arms, or leave the precondition out"
+        words = f"precondition '{name}' needs the arm {controls}"
+        return f"{words}; add one to the recipe's arms, or leave the precondition out"
     if precondition.by_effect and claim.unit != LOSS_UNIT:
         return f"precondition '{name}' compares losses, so unit must be {LOSS_UNIT} (got '{claim.unit}')"
     if claim.arms and set(claim.arms) <= set(precondition.looked_at):

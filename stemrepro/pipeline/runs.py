@@ -150,15 +150,18 @@ def share_of(runs: list[Run], shard: str) -> list[Run]:
     return [run for run in runs if run.folder in mine]
 
 
-def train(plan: Plan, runs: list[Run], replace: bool = False, tracked: bool = True) -> None:
+def train(plan: Plan, runs: list[Run], replace: bool = False, tracked: bool = True) -> bool:
     """Train what isn't finished of some runs of a plan; interrupted ones resume. MLflow follows where it is `tracked`.
+
+    Returns:
+        Whether this process speaks for them: of several that share runs, the first does.
 
     Raises:
         UserError: see stemrepro.training.train.
     """
     left = [run for run in runs if not run.ended]
     if not left:
-        return
+        return True
     commit()  # git's complaints are printed here, and not by each worker
     if plan.scale.parallel:
         from stemrepro.training.devices import first, join  # torch, which this process needs for no other run
@@ -166,10 +169,11 @@ def train(plan: Plan, runs: list[Run], replace: bool = False, tracked: bool = Tr
         join(left[0])
         if not first():
             train_runs(left, plan.scale.workers, replace)
-            return
+            return False
     names = sorted({str(run.address) for run in left})
     with followed(plan.name, names) if tracked else nullcontext():
         train_runs(left, plan.scale.workers, replace, len(runs) - len(left))
+    return True
 
 
 def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> None:
