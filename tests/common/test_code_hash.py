@@ -8,15 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import grimp
 import pytest
 
 from stemrepro.common import code_hash as module
 from stemrepro.common.code_hash import PACKAGE, canonical, code_hash, file_of, files
 from stemrepro.common.errors import UserError
-from stemrepro.model.ffn.base import ffn_class
 from stemrepro.model.ffn.naming import module_of
-from stemrepro.model.ffn.stem import Stem
 from stemrepro.model.specs import FFNS
 from stemrepro.pipeline.score import DECIDE_NOTHING
 from tests.conftest import ROOT
@@ -71,7 +68,7 @@ def _nothing_read():
 
 def test_files_are_those_that_an_import_graph_reaches():
     """Also inside functions; grimp's graph is the oracle."""
-    graph = grimp.build_graph(PACKAGE.name, cache_dir=None)
+    graph = pytest.importorskip("grimp").build_graph(PACKAGE.name, cache_dir=None)
     start = "stemrepro.training.train"
     reached = {start} | graph.find_upstream_modules(start)
     reached |= {name for name in graph.modules if any(other.startswith(f"{name}.") for other in reached)}
@@ -114,6 +111,10 @@ def test_files_outside_the_package_are_followed_from_their_folder_and_the_workin
 
 
 def test_a_changed_sign_changes_the_networks_with_that_equation(tmp_path, monkeypatch):
+    pytest.importorskip("torch", reason="networks are torch's")
+    from stemrepro.model.ffn.base import ffn_class
+    from stemrepro.model.ffn.stem import Stem
+
     copy = tmp_path / PACKAGE.name
     shutil.copytree(PACKAGE, copy, ignore=lambda _, names: [n for n in names if "." in n and not n.endswith(".py")])
     monkeypatch.setattr(module, "PACKAGE", copy)
