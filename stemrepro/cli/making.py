@@ -46,6 +46,12 @@ def reproduce(
             track(scale=at)
         except Exception as error:  # whatever MLflow says: results are there
             print(f"stemrepro: MLflow is not up to date: {error}", file=sys.stderr)
+    if anew and catalog.scale(at).scoreboard == RESULTS.name:  # whose results are committed
+        from rich.console import Console
+
+        from stemrepro.pipeline.verify import verify
+
+        verify(at, RESULTS, Console())
     print(f"figures and verdicts: {RESULTS / at}/")
 
 

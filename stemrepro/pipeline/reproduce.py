@@ -107,18 +107,21 @@ def reproduce(
     Raises:
         UserError: bad recipes, or a step that fails; what is finished stays.
     """
-    plan = make_plan(scale, recipes, catalog)
-    text = text_steps(plan)
+    plan, names = make_plan(scale, recipes, catalog), recipes or tuple(catalog.at(scale).recipes)
+    read = {folder for name in names for folder in scores_of(catalog.recipes[name])}
+    text = text_steps(plan) if read else []  # the paper's numbers alone need none
     made = [step.name for step in text if step.do()]
     tell(f"text: {', '.join(made) or 'nothing to do'}")
     runs = asked_runs(plan)
     left = sum(not run.ended for run in runs)
     train(plan, runs, replace=True, tracked=tracked)
     tell(f"train: {left} of {len(runs)} runs")
-    made += ["counts"] if counts(plan, text[2]).do() else []
+    if Path("text") in read and counts(plan, text[2]).do():
+        made.append("counts")
     scored = score(plan, plan.runs, SCORE_KINDS)
-    tell(f"score: {', '.join(f'{kind} {new} of {total}' for kind, (new, total) in scored.items() if total)} arms")
-    figures = [figure(catalog, scale, name) for name in recipes or catalog.at(scale).recipes]
+    lines = [f"{kind} {new} of {total}" for kind, (new, total) in scored.items() if total]
+    tell(f"score: {', '.join(lines) or 'no'} arms")
+    figures = [figure(catalog, scale, name) for name in names]
     undrawn = [step for step in figures if not step.done()]
     analyse_all([step.name.removeprefix("figure ") for step in undrawn], scale)
     for step in undrawn:
