@@ -8,6 +8,13 @@ import pytest
 import yaml
 from dvc.repo import Repo
 
+from stemrepro.common.code_hash import files
+from stemrepro.config.scores import SCORE_KINDS
+from stemrepro.measures import MEASURES
+from stemrepro.model.ffn.naming import module_of
+from stemrepro.model.memory.naming import memory_module
+from stemrepro.model.specs import FFNS, MEMORIES
+from stemrepro.training.run import DECIDING_NOTHING
 from tests.conftest import ROOT
 
 MOST_LINES = {"dvc.yaml": 150, "params.yaml": 20, "studies/dvc.yaml": 150, "recipes/sweeps/dvc.yaml": 30}
@@ -45,6 +52,35 @@ def test_the_studies_are_all_other_scales_of_the_page(catalog):
     assert {name: study["text"] for name, study in studies.items()} == {name: scales[name] for name in studies}
     assert all(f"recipes/{figures[name]}.yaml" == studies[name]["recipes"] for name in shown)
     assert {*scales.values()} == {*texts, content("params.yaml")["mix"]}
+
+
+DECIDE_NOTHING = (*DECIDING_NOTHING, "stemrepro.common.paths", "stemrepro.common.progress")
+NETWORKS = (*map(module_of, FFNS), *map(memory_module, MEMORIES))
+DATA = ("encoding", "large", "card", "vocabularies", "blend")
+MODULES = {
+    "corpus": ("stemrepro.data.corpus", "stemrepro.data.items"),
+    "tokenizer": ("stemrepro.data.tokenizer",),
+    "blocks": tuple(f"stemrepro.data.{name}" for name in DATA),
+    "train": ("stemrepro.training.train", *NETWORKS),
+    "score": (*(f"stemrepro.evaluation.{kind}" for kind in SCORE_KINDS), "stemrepro.data.counting", *NETWORKS),
+    "analyse": ("stemrepro.report.analyse", *(name.partition(":")[0] for name in MEASURES.values())),
+    "report": ("stemrepro.report.pages",),
+}
+"""What the command of a stage runs."""
+
+
+@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("file", ["dvc.yaml", "studies/dvc.yaml"])
+def test_a_stage_waits_for_all_code_that_it_runs(file, name):
+    """Else DVC would pass over a stage whose command would make something else."""
+    stages = content(file)["stages"]
+    if (stage := stages.get(name) or stages.get({"analyse": "figure"}.get(name))) is None:
+        assert (file, name) == ("studies/dvc.yaml", "report")
+        return
+    deps = [ROOT / path for path in stage.get("do", stage)["deps"]]
+    files_of_code = [path for path in files(MODULES[name], DECIDE_NOTHING) if path.name != "__init__.py"]
+    assert len(files_of_code) > 2
+    assert [path for path in files_of_code if not any(path.is_relative_to(dep) for dep in deps)] == []
 
 
 def test_every_sweep_is_a_stage_and_has_its_results_where_they_are_committed():

@@ -123,6 +123,8 @@ def reproduce(
     tell(f"score: {', '.join(lines) or 'no'} arms")
     figures = [figure(catalog, scale, name) for name in names]
     undrawn = [step for step in figures if not step.done()]
+    for step in undrawn:
+        step.forget()
     analyse_all([step.name.removeprefix("figure ") for step in undrawn], scale)
     for step in undrawn:
         step.record()

@@ -47,6 +47,12 @@ class Step:
         """Tell whether its files are there and follow from what they would follow from now."""
         return _keys(self.home).get(self.name) == self.key and all(path.exists() for path in self.outs)
 
+    def forget(self) -> None:
+        """Note that its files are about to change: a kill on the way leaves files of no known key."""
+        keys = _keys(self.home)
+        if keys.pop(self.name, None):
+            write_json(self.home / MADE, keys)
+
     def record(self) -> None:
         """Note that its files are made."""
         write_json(self.home / MADE, _keys(self.home) | {self.name: self.key})
@@ -58,6 +64,7 @@ class Step:
         with locked(self.home):
             if self.done():
                 return False
+            self.forget()
             self.make()
             self.record()
         return True

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+from stemrepro.common.files import sha256
 from stemrepro.common.paths import DATA, RESULTS, SCORES
 from stemrepro.config.mixes import BlendMix, Mix, is_large
+from stemrepro.data.archives import PINS, SAMPLE
 from stemrepro.pipeline.plan import Plan
 from stemrepro.pipeline.steps import Step
 
@@ -37,7 +39,8 @@ def text_of_mix(name: str, mix: Mix, data: Path = DATA) -> tuple[Step, Step]:
         write_items(mix, raw, corpus / "corpus.parquet", items)
 
     about = [name, mix.model_dump(mode="json")]
-    fetched = Step("fetch", home, (raw,), [*about, _own_files(mix)], _modules("archives", "hub"), (), fetch)
+    pinned = [sha256(path) for path in (PINS, *sorted(SAMPLE.parent.iterdir()))]
+    fetched = Step("fetch", home, (raw,), [*about, pinned, _own_files(mix)], _modules("archives", "hub"), (), fetch)
     return fetched, Step("corpus", home, (corpus, items), about, _modules("corpus", "items"), (fetched,), build)
 
 

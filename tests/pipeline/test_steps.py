@@ -87,6 +87,20 @@ def test_work_that_failed_is_not_done(chain, tmp_path):
     assert not one.done()
 
 
+def test_files_half_changed_by_work_that_failed_are_not_taken_for_the_old_ones(chain, tmp_path):
+    """Settings that change, a kill on the way, and settings that are set back."""
+    steps, *_ = chain
+    done(steps())
+
+    def fail():
+        (tmp_path / "one").write_text("half")
+        raise OSError("no room")
+
+    with pytest.raises(OSError, match="no room"):
+        replace(steps(first="other")[0], make=fail).do()
+    assert done(steps()) == ["one"]
+
+
 def test_a_step_that_another_process_does_is_waited_for(chain, tmp_path):
     steps, made, _ = chain
     one, _ = steps()
