@@ -19,6 +19,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+import yaml
 
 from stemrepro.cli.skeletons import new_arm, new_recipe
 from stemrepro.common.files import sha256
@@ -81,14 +82,16 @@ PARAMS = "scale: tiny\nmix: sample\nrecipes: [pair]\n"
 
 
 def pipeline() -> str:
-    """dvc.yaml as it is, for one scale and recipe: without the other recipes, the blend, the page and plots."""
-    text = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
-    text = text[: text.index("  report:\n")]
-    others = rf"^ +- (recipes/(?!{'|'.join(RECORDS)}|scales)\w+\.yaml|results/.*data_card_mid.*)\n"
-    return re.sub(others, "", text, flags=re.MULTILINE).replace(
-        "    deps:\n      - data/${scale}/blocks\n",
-        "    deps:\n      - recipes/pair.yaml\n      - data/${scale}/blocks\n",
-    )
+    """dvc.yaml as it is, for one scale and recipe: without the other recipes, the blend's card, the page and plots."""
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    del stages["report"]
+    kept = {f"recipes/{name}.yaml" for name in (*RECORDS, "scales/${scale}", "${item}")}
+    for stage in stages.values():
+        about = stage.get("do", stage)
+        about["deps"] = [path for path in about["deps"] if not path.startswith("recipes/") or path in kept]
+        about["outs"] = [out for out in about["outs"] if "data_card_mid" not in str(out)]
+    stages["train"]["deps"].append("recipes/pair.yaml")
+    return yaml.safe_dump({"stages": stages}, sort_keys=False)
 
 
 def ran(output: str) -> set[str]:
