@@ -55,6 +55,12 @@ def reproduce(
     print(f"figures and verdicts: {RESULTS / at}/")
 
 
+def warn_of_git() -> None:
+    """Say once, and not in each worker, where results will name no commit."""
+    if refusal := no_repository(of_dvc=False):
+        print(f"stemrepro: {refusal}", file=sys.stderr)
+
+
 def warn_of_links() -> None:
     """Say what DVC would refuse."""
     links = [f"DVC refuses {path}/, which is a link; docs/howto.md says how another disk is used"
@@ -140,6 +146,7 @@ def train(
 
     plan = make_plan(scale)
     chosen = of_plan.share_of(of_plan.asked_runs(plan, names.chosen(plan, runs or [])), shard)
+    warn_of_git()
     (RUNS / scale).mkdir(parents=True, exist_ok=True)  # DVC needs it also where a scale has no runs
     if not of_plan.train(plan, chosen, replace, not untracked):
         return
@@ -208,6 +215,8 @@ def sweep(
     """Search fields of arms by Optuna on the tune split; start it again for another worker, or after a kill."""
     if worker:
         leave_with_parent()
+    else:
+        warn_of_git()
     names.check_sweep(file)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from rich.console import Console

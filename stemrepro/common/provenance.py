@@ -39,16 +39,19 @@ def commit() -> str:
     return head + ("+changes" if changed else "")
 
 
-def no_repository() -> str:
-    """Return advice where the git repository that DVC and `stemrepro verify` need is missing, else ""."""
+def no_repository(of_dvc: bool = True) -> str:
+    """Return advice where git can't read the repository that results name, or, `of_dvc`, that DVC needs; else ""."""
     try:
         _git("rev-parse", "--git-dir")
     except OSError as error:
-        return f"DVC needs git, which can't be run here ({error.strerror}); install it"
+        return f"DVC needs git, which can't be run here ({error.strerror}); install it" if of_dvc else ""
     except subprocess.CalledProcessError as error:
-        if "not a git repository" in error.stderr:
-            return "DVC needs a git repository here: git init -q && git add -A && git commit -qm stemrepro"
-        return f"git refuses to read this repository, so that results name no commit: {' '.join(error.stderr.split())}"
+        if "not a git repository" not in error.stderr:
+            reason = " ".join(error.stderr.split())
+            return f"git refuses to read this repository, so that results name no commit: {reason}"
+        return (
+            "DVC needs a git repository here: git init -q && git add -A && git commit -qm stemrepro" if of_dvc else ""
+        )
     return ""
 
 

@@ -11,7 +11,6 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest
 from stemrepro.common.paths import DATA, RUNS
 from stemrepro.common.progress import Course
-from stemrepro.common.provenance import commit
 from stemrepro.common.workers import Job, run_jobs, show
 from stemrepro.config.address import Address
 from stemrepro.config.retrofit import KINDS
@@ -162,7 +161,6 @@ def train(plan: Plan, runs: list[Run], replace: bool = False, tracked: bool = Tr
     left = [run for run in runs if not run.ended]
     if not left:
         return True
-    commit()  # git's complaints are printed here, and not by each worker
     if plan.scale.parallel:
         from stemrepro.training.devices import first, join  # torch, which this process needs for no other run
 

@@ -26,7 +26,7 @@ from stemrepro.common import mkl_avx512
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import locked, write_json
 from stemrepro.common.progress import bar
-from stemrepro.common.provenance import commit, provenance
+from stemrepro.common.provenance import provenance
 from stemrepro.common.stopping import started
 from stemrepro.config.catalog import Catalog
 from stemrepro.sweeps.trials import Space, Sweep, counting, first_points, objective, read_sweep, space_of, suggested
@@ -166,7 +166,6 @@ def run_sweep(
         for one in studies:
             one.work(partial(call, report=lambda share: None))
         return
-    commit()  # as in training
     total, left = sum(one.trials or len(one.points) for one in studies), sum(one.left() for one in studies)
     workers = [["sweep", str(file), "--scale", scale, "--worker", str(i)] for i in range(1, min(number, left))]
     seen: set[int] = set()

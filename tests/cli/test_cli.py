@@ -72,6 +72,17 @@ def test_one_sentence_and_exit_code_two(arguments, words, planned, monkeypatch):
     assert sorted(planned.rglob("*")) == before  # nothing was made on the way
 
 
+def test_a_training_whose_repository_git_refuses_says_so_once(project, monkeypatch):
+    """As in a container, where another user owns the files: its results name no commit."""
+    monkeypatch.setattr("stemrepro.pipeline.runs.train", lambda *_: False)
+    subprocess.run(["git", "init", "-q", project], check=True)
+    assert run("train", "--scale", "tiny", "dense").stderr == ""
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    said = run("train", "--scale", "tiny", "dense").stderr
+    assert said.startswith("stemrepro: git refuses to read this repository, so that results name no commit: ")
+    assert said.count("git refuses") == 1
+
+
 def test_what_dvc_will_refuse_is_told_before_the_work(project, monkeypatch):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(project.parent))
     (project / "elsewhere").mkdir()

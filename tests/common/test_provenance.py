@@ -74,6 +74,7 @@ def test_an_unpacked_archive_names_its_commit_and_a_clone_its_own(repository, mo
 
 def test_without_a_commit_nothing_is_said_but_where_dvc_will_refuse(folder):
     assert commit() == "unknown"
+    assert no_repository(of_dvc=False) == ""
     assert no_repository() == "DVC needs a git repository here: git init -q && git add -A && git commit -qm stemrepro"
     git("init", "-q")
     assert commit() == "unknown"
@@ -84,6 +85,7 @@ def test_a_refusal_of_gits_is_told_with_its_remedy(repository, monkeypatch):
     """As of a repository that another user owns."""
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     assert commit() == "unknown"
+    assert no_repository(of_dvc=False) == no_repository()
     assert no_repository().startswith("git refuses to read this repository, so that results name no commit: fatal: det")
     assert f"git config --global --add safe.directory {repository}" in no_repository()
 
