@@ -119,11 +119,17 @@ class Comparison(Measure):
         runs = self.arms[arm].variants.get(VARIANTS[setting] if base == MAIN else f"{base}-{VARIANTS[setting]}")
         if setting != OWN_RATES:
             return runs
+        if (common := self.own_is_common(arm)) is None:
+            return None
+        return runs or (self.arms[arm].losses if common else None)
+
+    def own_is_common(self, arm: str) -> bool | None:
+        """Tell whether the best settings of an arm's family are the common ones; None where the scale has none."""
         fields, scale = self.inputs.catalog.arms[arm], self.inputs.scale
         if scale.tuned_of(arm, fields.family) is None:
             return None
         tuned, common = (run_settings(Address(MAIN, arm), fields, Variant(tuned=flag), scale) for flag in (True, False))
-        return runs or (self.arms[arm].losses if tuned == common else None)
+        return tuned == common
 
     def levels(self, metric: str) -> list[Level]:
         fields = self.parse(metric).fields

@@ -82,7 +82,7 @@ def size_of(one: Judged) -> str | None:
     claim, facts = one.claim, one.evidence
     if claim.origin != "paper" or claim.kind != "greater" or one.steps[-1].verdict == NOT_TESTED:
         return None
-    return size(facts, claim.comparable) if math.isfinite(facts.contrast.mean) else None
+    return size(facts, claim.comparable) if math.isfinite(facts.contrast.interval(PRINTED)[0]) else None
 
 
 def _number(value: float) -> float | None:

@@ -4,13 +4,14 @@ A difference is signed so that the claim makes it positive. m is the smallest ef
 over the seeds decides, by the first line that fits:
 
 1. not tested: nothing was attempted, or a precondition fails, judged without the differences;
-2. undecided: a run diverged, or fewer than 3 seeds;
+2. undecided: a run diverged, the contrast has no value, or fewer than 3 seeds;
 3. of an effect above 0 (`greater`): contradicted inside +-m, supported above 0, contradicted below 0;
 4. of an equivalence: supported inside +-m, contradicted outside;
 5. of "not better": supported below m, contradicted above;
 6. undecided: the rest.
 
-Inside +-m comes first: an effect that is real and too small to count doesn't count. By hand, of `greater`:
+Inside +-m comes first: an effect that is real and too small to count doesn't count. By hand, of paired differences d that
+are no shares (those are of_shares in contrast.py):
 
     low, high = scipy.stats.t.interval(0.99, len(d) - 1, numpy.mean(d), scipy.stats.sem(d))
 

@@ -175,6 +175,14 @@ def test_at_own_rates_both_arms_need_the_same_rates(stability, arms):
     assert stability.own("dense", "stem-third", "spikes")
 
 
+def test_an_arm_without_short_runs_at_its_own_rate_is_not_taken_at_the_common_one(stability, arms):
+    """STEM's best rate is another than the common one, which is dense's."""
+    for name in ("rate-16-own", "rate-64-own"):
+        del arms["stem-third"].variants[name]
+    for pair in (("dense", "stem-third"), ("stem-third", "stem-third")):
+        assert stability.own(*pair, "rate-sensitivity") is None
+
+
 @pytest.mark.parametrize(
     ("ends", "tokens", "words"),
     [

@@ -65,14 +65,25 @@ def test_no_interval_of_a_share_leaves_the_scale(pair):
     for seeds in (2, 3, 5):
         first, second = (np.clip(generator.normal(mean, 40, seeds), 0, 100) for mean in pair)
         low, high = of_shares(first, second, 20, paired=False).interval(0.001)
-        assert -100 <= low <= high <= 100
+        other = 100 * expit(logits_of(second, 20)[0]).mean()
+        assert -other <= low <= high <= 100 - other  # added to the other arm it stays a share
         low, high = share_interval(first, 20)
         assert 0 <= low <= high <= 100
 
 
+def test_the_interval_of_one_share_is_that_of_its_logits():
+    percent = np.array([80.0, 83.0, 88.0, 79.0])
+    ends = stats.t.interval(0.95, 3, logit(percent / 100).mean(), stats.sem(logit(percent / 100)))
+    assert share_interval(percent, 1e9) == pytest.approx([*(100 * expit(np.array(ends)))])
+
+
 def test_seeds_that_agree_to_the_item_are_still_known_to_one_item_alone():
-    low, high = of_shares(np.full(3, 98.0), np.full(3, 97.0), 100).interval(0.05)
+    """By hand: of 100 items one moves the logit of k by 1 / (k + 1/2) + 1 / (100 - k + 1/2)."""
+    contrast = of_shares(np.full(3, 98.0), np.full(3, 97.0), 100)
+    low, high = contrast.interval(0.05)
     assert low < 0 < high
+    steps = [1 / (right + 0.5) + 1 / (100.5 - right) for right in (98, 97)]
+    assert contrast.seed_variance[0] == pytest.approx(sum(step**2 for step in steps) / 2)
 
 
 @pytest.mark.slow

@@ -140,6 +140,7 @@ def test_whose_number_it_is(computed, fields, reason):
 @pytest.mark.parametrize(("mean", "effect", "comparable", "expected"), [
     (0.05, 0.05, True, SAME_SIZE), (0.05, 0.099, True, SAME_SIZE), (0.05, 0.2, True, OTHER_SIZE),
     (0.05, 0.01, True, OTHER_SIZE), (-0.05, 0.05, True, OTHER_SIZE), (-0.05, -0.05, True, SAME_SIZE),
+    (0.05, 0.1054, True, OTHER_SIZE),  # the 99% interval would meet its half
     (0.05, 0.05, False, NO_SIZE), (0.05, None, True, NO_SIZE),
 ])  # fmt: skip
 def test_a_size_is_the_papers_between_its_half_and_its_double(mean, effect, comparable, expected):
