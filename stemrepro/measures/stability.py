@@ -173,7 +173,7 @@ class Stability(Comparison):
             kind: {name: self.arms[arm].variants[name] for name, variant in variants.items() if short(variant, kind)}
             for kind in (True, False)
         }
-        return kinds[False] if own and not kinds[True] and self.own_is_common(arm) else kinds[own]
+        return kinds[own] or kinds[False]
 
     def variants_of(self, arm: str) -> dict[str, Variant]:
         return {name: self.inputs.catalog.variants[name] for name in self.arms[arm].variants}
@@ -194,8 +194,13 @@ class Stability(Comparison):
     def tried(self, high: str, low: str, own: bool) -> tuple[list[ArmLosses], ...] | None:
         """Return two arms' short runs; None at own rates unless both were tried at the same multiples of theirs."""
         short = [self.short_runs(arm, own=own) for arm in (high, low)]
+        if own and any(  # of these an arm has none at its own rate, which is another than the common one
+            runs.keys() == self.short_runs(arm).keys() and not self.own_is_common(arm)
+            for runs, arm in zip(short, (high, low), strict=True)
+        ):
+            return None
         rates = [sorted(self.inputs.catalog.variants[name].learning_rate for name in runs) for runs in short]
-        return None if own and not rates[0] == rates[1] != [] else tuple(list(runs.values()) for runs in short)
+        return None if own and rates[0] != rates[1] else tuple(list(runs.values()) for runs in short)
 
     @metric(
         "learning-rate-limit",

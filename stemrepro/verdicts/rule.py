@@ -10,8 +10,8 @@ over the seeds decides, by the first line that fits:
 5. of "not better": supported below m, contradicted above;
 6. undecided: the rest.
 
-Inside +-m comes first: an effect that is real and too small to count doesn't count. By hand, of paired differences d that
-are no shares (those are of_shares in contrast.py):
+Inside +-m comes first: an effect that is real and too small to count doesn't count. By hand, of paired differences d
+that are no shares (of those `of_shares` in contrast.py):
 
     low, high = scipy.stats.t.interval(0.99, len(d) - 1, numpy.mean(d), scipy.stats.sem(d))
 
