@@ -105,6 +105,10 @@ class Leaderboard(Comparison):
     def lead(self, high: str, low: str, variant: str | None = None) -> Contrast:
         return losses.lead(self.losses(high, variant), self.losses(low, variant))
 
+    @metric("prose@{variant}", "prose loss on another track, in nats per token")
+    def gap(self, high: str, low: str, variant: str) -> Contrast:
+        return losses.contrast(self.losses(high, variant), self.losses(low, variant), "prose")
+
     def on(self, track: str | None) -> list[str]:
         return [arm for arm in self.arms if not track or track in self.arms[arm].variants]
 

@@ -226,13 +226,22 @@ class Scaling(Comparison):
         Raises:
             UserError: the scale's width has no rung of as many tokens per parameter, to 5%.
         """
+        rungs = (self._as_long(variant), variant)
+        pair, wider = ((self.all_losses(high, at), self.all_losses(low, at)) for at in rungs)
+        return losses.interaction(pair, wider, "prose", same_size=False)
+
+    @metric("lost@{variant}", "the same of leads in % of the first arm's bits a byte, in points")
+    def lost(self, high: str, low: str, variant: str) -> Contrast:
+        return unpaired(*(self.relative_gap(high, low, at).differences for at in (self._as_long(variant), variant)))
+
+    def _as_long(self, variant: str) -> str | None:
+        """Return the rung of the scale's width with as many tokens per parameter as a wider one; raises UserError."""
         wide = self.tokens_a_parameter(self.width_of(variant))[variant]
         narrow, x = min(self.tokens_a_parameter().items(), key=lambda item: abs(np.log(item[1] / wide)))
         if not 0.95 < x / wide < 1.05:
             nearest = f"the nearest rung of the scale's width has {x:.3g}"
             raise UserError(f"'{variant}' has {wide:.3g} tokens per parameter; {nearest}")
-        pair, wider = ((self.all_losses(high, at), self.all_losses(low, at)) for at in (narrow, variant))
-        return losses.interaction(pair, wider, "prose", same_size=False)
+        return narrow
 
     @metric("interaction[@{variant}]", factorial.WORDS)
     def interaction(self, high: str, low: str, variant: str | None = None) -> Contrast:

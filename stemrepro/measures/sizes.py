@@ -61,6 +61,10 @@ class Sizes(Comparison):
     def lead(self, high: str, low: str, variant: str | None = None) -> Contrast:
         return losses.lead(self.of(high, variant), self.of(low, variant))
 
+    @metric("lost@{variant}", "that lead at the scale itself less that at another size, in points")
+    def lost(self, high: str, low: str, variant: str) -> Contrast:
+        return unpaired(*(self.lead(high, low, at).differences for at in (None, variant)))
+
     @metric("table-rate@{variant}", "that lead where tables learn at a constant rate, less that at the matrices' rate")
     def table_rate(self, high: str, low: str, variant: str) -> Contrast:
         named = self.inputs.catalog.variants

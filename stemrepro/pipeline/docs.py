@@ -13,6 +13,8 @@ estimate is named scale/recipe/name and a figure's data scale/recipe; a table in
     {{ scale("laptop", "runs") | number(".0f") }}                        also dense's tokens, parameters,
                                                                          tokens_per_parameter, vocab, layers, width,
                                                                          sequence, batch and learning_rate
+    {{ data("laptop/rivals", what="a") - data("laptop/rivals", what="b") }} a difference, without an interval
+    {{ mean_of(effect("laptop/rivals/a"), effect("laptop/rivals/b")) }}  the mean of numbers, with a t interval over them
     {{ tally("laptop") }}                                                verdicts by origin
     {{ tables("third", "llama-3.2-1b") }}                                parameters and memory of shapes with STEM
 
@@ -32,6 +34,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
+from scipy import stats
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.files import atomic_write, damaged
@@ -42,7 +45,7 @@ from stemrepro.model.cost import parameter_counts, row_bytes
 from stemrepro.pipeline.plan import make_plan
 from stemrepro.report.estimates import PANEL as ESTIMATES
 from stemrepro.report.pages import every_row
-from stemrepro.report.verdicts import read_verdicts, sizes, tally_table
+from stemrepro.report.verdicts import not_attempted, read_verdicts, sizes, tally_table
 
 SOURCES = Path("docs/src")
 
@@ -61,6 +64,9 @@ class Estimate:
 
     def __str__(self) -> str:
         return both(self)
+
+    def __sub__(self, other: "Estimate") -> "Estimate":
+        return Estimate(self.value - other.value)
 
 
 def number(estimate: Estimate, form: str = ".2f") -> str:
@@ -138,6 +144,12 @@ class Numbers:
         row = rows.loc[key].rename({"value": "ours", "count": "seeds"})
         return row[row != ""].to_dict()
 
+    def mean_of(self, *numbers: Estimate) -> Estimate:
+        """Return the mean of numbers with its 95% t interval over them; their own intervals don't enter."""
+        values = [number.value for number in numbers]
+        mean = float(np.mean(values))
+        return Estimate(mean, *stats.t.interval(0.95, len(values) - 1, mean, stats.sem(values)))
+
     def verdict(self, name: str) -> str:
         """Return a claim's verdict."""
         recipe, _, claim = name.rpartition("/")
@@ -208,9 +220,9 @@ class Numbers:
         return "\n".join(lines)
 
     def tally(self, scale: str) -> str:
-        """Count verdicts by origin, over the claims of a scale's page."""
+        """Count verdicts by origin, over the claims of a scale's page and those of recipes that were not run."""
         rows = every_row(scale, self._results)
-        return "\n".join([*tally_table(rows), "", sizes(rows)])
+        return "\n".join([*tally_table(rows + not_attempted(rows, self._catalog)), "", sizes(rows)])
 
 
 def render(results: Path, sources: Path = SOURCES) -> dict[Path, str]:

@@ -23,7 +23,7 @@ from stemrepro.report import words
 from stemrepro.report.leaderboard import write_leaderboards
 from stemrepro.report.page_parts import LEADERBOARD, VERDICTS, cell, folder_of, shown
 from stemrepro.report.questions import answered
-from stemrepro.report.verdicts import TALLIED, counted, read_verdicts, sizes, tally, tally_table
+from stemrepro.report.verdicts import TALLIED, counted, not_attempted, read_verdicts, sizes, tally, tally_table
 from stemrepro.verdicts.answer import ANSWERS
 from stemrepro.verdicts.rule import CONTRADICTED, NOT_TESTED, SUPPORTED, UNDECIDED
 
@@ -132,7 +132,7 @@ def write_pages(results: Path, scale: str | None = None) -> Path:
     experiments: dict[str, dict] = {}
     for name, at in shown(scale, results):  # of several scales the first answers
         experiments.setdefault(name, experiment(name, at, rows, catalog, results))
-    questions = questions_of(rows, catalog, results)
+    questions, counted_rows = questions_of(rows, catalog, results), rows + not_attempted(rows, catalog)
     about = {
         "questions": questions,
         "experiments": experiments,
@@ -141,8 +141,8 @@ def write_pages(results: Path, scale: str | None = None) -> Path:
         "meanings": MEANING,
         "tallied": TALLIED,
         "origins": ORIGINS,
-        "tally": tally(rows),
-        "tally_table": tally_table(rows),
+        "tally": tally(counted_rows),
+        "tally_table": tally_table(counted_rows),
         "sizes": sizes(rows),
         "two_test_sets": two_test_sets(catalog.paper),
         "home": _way(out, results),

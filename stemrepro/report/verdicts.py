@@ -5,8 +5,9 @@ from pathlib import Path
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_json
+from stemrepro.config.catalog import Catalog
 from stemrepro.config.recipe import Origin
-from stemrepro.verdicts.rule import NOT_TESTED, SIZES, UNTESTED, VERDICTS
+from stemrepro.verdicts.rule import NOT_ATTEMPTED, NOT_TESTED, SIZES, UNTESTED, VERDICTS
 
 TALLIED: dict[Origin, str] = {
     "paper": "the paper's results",
@@ -65,8 +66,19 @@ def sizes(rows: list[dict]) -> str:
     counts = Counter(row["size"] for row in rows if row["size"])
     if not counts:
         return ""
-    parts = ", ".join(f"{size} {counts[size]}" for size in SIZES)
-    return f"Sizes of the paper's {counts.total()} tested effects: {parts}. No verdict depends on a size."
+    same, other, _ = (counts[size] for size in SIZES)
+    return (
+        f"Of the paper's {counts.total()} tested effects {same + other} can be compared in size: "
+        f"{same} with the paper's size, {other} with another. No verdict depends on a size."
+    )
+
+
+def not_attempted(rows: list[dict], catalog: Catalog) -> list[dict]:
+    """Return a row for each claim of the recipes that have none, to be counted with the others."""
+    there = {row["recipe"] for row in rows}
+    row = {"verdict": NOT_TESTED, "untested": NOT_ATTEMPTED}
+    absent = [recipe for name, recipe in catalog.recipes.items() if name not in there]
+    return [row | {"origin": claim.origin} for recipe in absent for claim in recipe.claims.values()]
 
 
 def tally_table(rows: list[dict]) -> list[str]:

@@ -198,6 +198,9 @@ def test_a_gap_at_another_width_is_compared_after_as_many_tokens_per_parameter(b
         result = measure.contrast("dense", "stem-full", f"width@{wide}").differences
         assert result == pytest.approx([0.2] * 3, abs=1e-3)
     assert measure.contrast("stem-full", "dense", "width@wide-rung-2").mean == pytest.approx(-0.2, abs=1e-3)
+    at = measure.tokens_a_parameter(2.0)["wide-rung-2"]
+    points = 100 * ((0.3 + 0.01 * np.log2(at)) / 3.0 - (0.1 + 0.01 * np.log2(at)) / 2.7)
+    assert measure.contrast("dense", "stem-full", "lost@wide-rung-2").mean == pytest.approx(points, abs=0.05)
     del measure.variants["rung-3"]
     with pytest.raises(
         UserError, match=r"'wide-rung-3' has 0.76.? tokens per parameter; the nearest rung of the scale's width has"

@@ -49,6 +49,8 @@ def test_a_lead_is_relative_and_falls_by_its_slope(build):
     measure = build(lambda width, vocab, rate: percent(width, vocab))
     assert measure.contrast("dense", "stem-full", "lead").differences == pytest.approx([6] * 3)
     assert measure.contrast("dense", "stem-full", "lead@width-64").differences == pytest.approx([4.8] * 3)
+    lost = measure.contrast("dense", "stem-full", "lost@width-64")
+    assert (lost.differences.tolist(), lost.paired) == (pytest.approx([1.2] * 3), False)
     assert measure.contrast("dense", "stem-full", "prose@width-64").differences[0] == pytest.approx(0.048 * DENSE)
     assert measure.contrast("dense", "stem-full", "fall:fixed").differences == pytest.approx([-np.log2(0.8)] * 3)
     assert measure.contrast("dense", "stem-full", "fall:grown").differences == pytest.approx([0] * 3, abs=1e-9)
