@@ -140,7 +140,7 @@ class ArmLosses(ArmScores):
 
     @cached_property
     def bits_per_byte(self) -> pd.Series:
-        """The loss on prose in bits per byte of each seed; both sources count the same."""
+        """The loss on prose in bits per byte of each seed; every source counts the same."""
         rows = self.losses[(self.losses.by == "pair") & self.losses.source.isin(prose(self.sources))]
         sums = rows.groupby(["seed", "source"])[["nats", "bytes"]].sum()
         return (sums.nats / np.log(2) / sums.bytes).groupby("seed").mean()
