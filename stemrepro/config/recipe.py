@@ -92,9 +92,17 @@ class Estimate(Strict):
 
     def deviates(self, value: float) -> bool:
         """Return whether a computed number is further from the printed one than the tolerance; False without one."""
+        return self._off(value) > 1 + 1e-9
+
+    def slips(self, value: float) -> bool:
+        """Return whether a computed number rounds to what is printed give or take one last digit; counts don't."""
+        return self.deviates(value) and self._off(value) <= 3 + 1e-9 and self.tolerance < 0.5
+
+    def _off(self, value: float) -> float:
+        """Return the distance from the printed number in tolerances, which are halves of its last digit."""
         if not isinstance(self.paper, PaperNumber) or self.tolerance is None:
-            return False
-        return abs(value - self.paper.value) > self.tolerance + 1e-9
+            return 0.0
+        return abs(value - self.paper.value) / self.tolerance
 
 
 class Task(Strict):

@@ -14,7 +14,7 @@ estimate is named scale/recipe/name and a figure's data scale/recipe; a table in
                                                                          tokens_per_parameter, vocab, layers, width,
                                                                          sequence, batch and learning_rate
     {{ data("laptop/rivals", what="a") - data("laptop/rivals", what="b") }} a difference, without an interval
-    {{ mean_of(effect("laptop/rivals/a"), effect("laptop/rivals/b")) }}  the mean of numbers, with a t interval over them
+    {{ mean_of(effect("laptop/rivals/a"), effect("laptop/rivals/b")) }}  the mean of both, with a t interval over them
     {{ tally("laptop") }}                                                verdicts by origin
     {{ tables("third", "llama-3.2-1b") }}                                parameters and memory of shapes with STEM
 

@@ -52,12 +52,14 @@ class Printed(NamedTuple):
     printed: float
     computed: float
     same: bool
+    slip: bool
 
     @property
     def deviation(self) -> str:
         """Computed less printed, in percent where that can be said."""
         off = self.computed - self.printed
-        return f"{100 * off / self.printed:+.2g}%" if self.printed else f"{off:+.3g} {self.unit}"
+        words = f"{100 * off / self.printed:+.2g}%" if self.printed else f"{off:+.3g} {self.unit}"
+        return f"{words}, a slip of the last digit" if self.slip else words
 
 
 def printed_numbers(recipe: Recipe, file: Path, group: str) -> list[Printed]:
@@ -73,7 +75,10 @@ def printed_numbers(recipe: Recipe, file: Path, group: str) -> list[Printed]:
     except (OSError, ValueError, KeyError) as error:
         raise damaged(file, error) from error
     return [
-        Printed(one.label, one.unit, one.paper.value, values[name], not one.deviates(values[name]))
+        Printed(
+            one.label, one.unit, one.paper.value, values[name],
+            same=not one.deviates(values[name]), slip=one.slips(values[name]),
+        )
         for name, one in recipe.estimates.items()
         if name.startswith(f"{group}-") and isinstance(one.paper, PaperNumber)
-    ]
+    ]  # fmt: skip

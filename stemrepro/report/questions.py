@@ -9,7 +9,7 @@ from stemrepro.config.catalog import Catalog
 from stemrepro.config.questions import Question
 from stemrepro.report.estimates import Printed, printed_numbers
 from stemrepro.report.verdicts import TALLIED
-from stemrepro.report.words import ours
+from stemrepro.report.words import counted, ours
 from stemrepro.verdicts.answer import ANSWERS, answer, says
 from stemrepro.verdicts.rule import NOT_ATTEMPTED, NOT_TESTED
 
@@ -126,5 +126,7 @@ def _number(question: Question, claims: list[dict]) -> dict:
     if lead and lead["ours"] is not None:
         value, bracket, rest = ours(lead).partition(" (")
         return {"number": value, "interval": bracket.strip() + rest, "lead": lead, "lead_axis": place_bars([lead])}
-    same = [number.same for row in claims if row["says"] for number in row["printed"]]
-    return {"number": f"{sum(same)} of {len(same)}" if same else "-", "interval": "", "lead": None}
+    numbers = [number for row in claims if row["says"] for number in row["printed"]]
+    same, slips = sum(number.same for number in numbers), sum(number.slip for number in numbers)
+    words = f"{same} of {len(numbers)}" + (f", and {counted(str(slips), 'slips')} of the last digit" if slips else "")
+    return {"number": words if numbers else "-", "interval": "", "lead": None}

@@ -106,5 +106,8 @@ def test_a_group_counts_its_estimates_that_are_not_what_is_printed(audit):
     assert audit.value("deviating:total") == 5
     assert audit.value("deviating:saved") == 1
     assert audit.value("deviating:saved-qwen") == 1
+    assert audit.value("deviating:shape") == 0  # 0.376 printed as 0.37, and its GFLOPs: slips of the last digit
+    estimate = audit.inputs.recipe.estimates["shape-active-dense-350m"]  # printed 0.37
+    assert [estimate.slips(value) for value in (0.3751, 0.3849, 0.3749, 0.3851)] == [True, True, False, False]
     with pytest.raises(UserError, match="group 'total-half-350m' is unknown"):
         audit.value("deviating:total-half-350m")

@@ -86,7 +86,7 @@ def test_printed_numbers_are_counted_and_those_off_are_told(catalog, tmp_path):
     recipe = catalog.recipes["paper_audit"]
     names = [name for name in recipe.estimates if name.startswith("saved-")]
     values = {name: recipe.estimates[name].paper.value for name in names}
-    values[names[1]] += 0.06
+    values[names[1]] += 0.06  # a slip of the last digit
     values[names[2]] *= 1.1
     folder = tmp_path / "laptop/paper_audit"
     folder.mkdir(parents=True)
@@ -94,10 +94,10 @@ def test_printed_numbers_are_counted_and_those_off_are_told(catalog, tmp_path):
     pd.DataFrame(every).to_csv(folder / "data.csv", index=False)
     numbers = printed_numbers(recipe, folder / "data.csv", "saved")
     assert [number.same for number in numbers] == [True, False, False, True, True]
-    assert numbers[2].deviation == "+10%"
+    assert [number.deviation for number in numbers[1:3]] == ["+0.26%, a slip of the last digit", "+10%"]
     asked = {"origin": "arithmetic", "kind": "exact", "metric": recipe.claims["table-1"].metric}
     verdict = row("table-1", "contradicted", **asked, ci_low=None, ci_high=None, arms=[])
     told = view({"paper_audit/table-1": verdict}, catalog, tmp_path, supports=["paper_audit/table-1"])
-    assert (told["number"], told["interval"], told["word"]) == ("3 of 5", "", NO)
+    assert (told["number"], told["interval"], told["word"]) == ("3 of 5, and 1 slip of the last digit", "", NO)
     off = [number.label for number in told["claims"][0]["printed"] if not number.same]
     assert off == [recipe.estimates[name].label for name in names[1:3]]
