@@ -51,8 +51,8 @@ def rate(series: np.ndarray) -> np.ndarray:
 
 
 def counted(series: np.ndarray) -> int:
-    """Return the steps among which `spikes` looks; series [seeds, steps]."""
-    return series.shape[1] - max(WINDOW, int(SKIPPED * series.shape[1]))
+    """Return the steps among which `spikes` looks, at least 1; series [seeds, steps]."""
+    return max(1, series.shape[1] - max(WINDOW, int(SKIPPED * series.shape[1])))
 
 
 def coincidence(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
