@@ -1,6 +1,4 @@
-"""Recall in context by number of pairs, at the trained length and beyond it; intervals end at 0 and 100%, beyond which
-no share lies.
-"""
+"""Recall in context by number of pairs, at the trained length and beyond it."""
 
 import numpy as np
 import pandas as pd
@@ -9,7 +7,7 @@ from matplotlib.figure import Figure
 from stemrepro.measures.recall import Recall
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_LABEL, error_bars, look, one_legend, sheet
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.contrast import of_share
 
 
 def collect(measure: Recall) -> pd.DataFrame:
@@ -18,14 +16,10 @@ def collect(measure: Recall) -> pd.DataFrame:
     for arm in measure.arms:
         for length in measure.inputs.scale.recall.lengths:
             for pairs in measure.pairs(length):
-                rows.append(
-                    mean_row(f"all, {length} tokens", arm, pairs, Contrast(measure.accuracy(arm, pairs, length)))
-                )
-                rows.append(
-                    mean_row(
-                        f"first, {length} tokens", arm, pairs, Contrast(measure.accuracy(arm, pairs, length, True))
-                    )
-                )
+                for which, first in (("all", False), ("first", True)):
+                    right = measure.accuracy(arm, pairs, length, first)
+                    share = of_share(right, measure.arms[arm].queries(pairs, length, first))
+                    rows.append(mean_row(f"{which}, {length} tokens", arm, pairs, share))
     return pd.DataFrame(rows)
 
 
@@ -41,7 +35,7 @@ def draw(data: pd.DataFrame, measure: Recall) -> Figure:
             for shift, arm in zip(shifts, measure.arms, strict=True):
                 line = accuracies[accuracies["what"] == arm]
                 axes.errorbar(
-                    np.log2(line["x"].astype(float)) + shift, line["value"], yerr=error_bars(line, 0, 100),
+                    np.log2(line["x"].astype(float)) + shift, line["value"], yerr=error_bars(line),
                     **look(arm), label=ARM_LABEL[arm],
                 )  # fmt: skip
             trained = " (trained)" if length == measure.trained else ""

@@ -50,7 +50,7 @@ def collect(measure: Comparison) -> pd.DataFrame:
             {"panel": "floor", "what": task, "arm": name, "value": value} for name, value in dense.floors(task).items()
         ]
         rows.append({"panel": "truncated", "what": task, "arm": "all", "value": 100 * about["truncated"]})
-        rows += [row("accuracy", task, arm, scores.sample("accuracy", task).contrast()) for arm, scores in arms.items()]
+        rows += [row("accuracy", task, arm, scores.sample("accuracy", task).share()) for arm, scores in arms.items()]
         if task in paper.blocks["table-3-350m"].columns:
             values = {arm: paper.row(f"table-3-350m/{arm}")[task] for arm in PAPER_ARMS}
             rows += [{"panel": "paper", "what": task, "arm": arm, "value": value} for arm, value in values.items()]
@@ -58,7 +58,8 @@ def collect(measure: Comparison) -> pd.DataFrame:
         for what in ROWS:
             own = dense.sample(**measure.parse(f"{score}:{what}").fields)
             if np.isfinite(own.by_seed).all():
-                rows.append(row(f"{score} of dense", what, "dense", own.contrast()))
+                level = own.share() if score == "accuracy" else own.contrast()
+                rows.append(row(f"{score} of dense", what, "dense", level))
                 rows += [
                     row(f"{score} - dense", what, arm, measure.contrast(arm, "dense", f"{score}:{what}"))
                     for arm in arms

@@ -18,7 +18,7 @@ from stemrepro.report.style import (
     one_legend,
     sheet,
 )
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.contrast import of_share
 
 LAW = 2.0
 """Bits per parameter that dense language models hold after 1,000 exposures.
@@ -33,12 +33,14 @@ def collect(measure: Capacity) -> pd.DataFrame:
     for arm, variants in measure.arms.items():
         for variant, scores in variants.items():
             bits = float(scores.frame["bits"].iloc[0])
-            rows.append(mean_row("known", arm, bits, Contrast(measure.bits(arm, variant))))
-            rows.append(mean_row("share", arm, bits, Contrast(measure.percent(arm, variant))))
-            rows.append(mean_row("first", arm, bits, Contrast(100 * scores.frame["first"].to_numpy())))
+            share, first = measure.level(arm, variant).share, 100 * scores.frame["first"].to_numpy()
+            rows.append(mean_row("known", arm, bits, share, 100 / bits))
+            rows.append(mean_row("share", arm, bits, share))
+            rows.append(mean_row("first", arm, bits, of_share(first, scores.frame["facts"].to_numpy(float))))
         for name, cost in measure.costs(arm).items():
             best = max(variants, key=lambda variant: measure.bits(arm, variant).mean())
-            rows.append(mean_row(f"per {name}", arm, name, Contrast(measure.bits(arm, best) / cost)))
+            bits = float(variants[best].frame["bits"].iloc[0])
+            rows.append(mean_row(f"per {name}", arm, name, measure.level(arm, best).share, 100 * cost / bits))
     return pd.DataFrame(rows)
 
 
@@ -50,7 +52,7 @@ def draw_known(axes: Axes, data: pd.DataFrame, measure: Capacity) -> None:
     axes.text(told_bits[-1], told_bits[-1], "all of it ", fontsize=SMALLEST, ha="right", va="bottom")
     for arm in measure.arms:
         rows = measured[measured["what"] == arm]
-        axes.errorbar(rows["x"].astype(float), rows["value"], yerr=error_bars(rows, low=0), **look(arm),
+        axes.errorbar(rows["x"].astype(float), rows["value"], yerr=error_bars(rows), **look(arm),
                       label=ARM_LABEL[arm])  # fmt: skip
     axes.set_xscale("log", base=2)
     axes.set_xticks(told_bits, [f"{bits / 1000:g}k" for bits in told_bits])
@@ -65,7 +67,7 @@ def draw_per(axes: Axes, data: pd.DataFrame, measure: Capacity, what: str, label
         axes.errorbar(
             row["value"],
             place,
-            xerr=error_bars(row, low=0)[:, None],
+            xerr=error_bars(row)[:, None],
             fmt=ARM_MARKER[arm],
             color=ARM_COLOUR[arm],
             ms=5,

@@ -1,6 +1,5 @@
 """Fig. 4 and 7 as measurements: how often other rows edit an answer, against controls, by lengths, layers and
-relations; shares of cases that were known before, in b, e and f of STEM full; intervals end at 0 and 100%, beyond which
-no share lies.
+relations; shares of cases that were known before, in b, e and f of STEM full.
 """
 
 import numpy as np
@@ -21,7 +20,7 @@ from stemrepro.report.style import (
     one_legend,
     sheet,
 )
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.contrast import of_share
 
 MAIN = "stem-full"
 EXCHANGED = {
@@ -44,7 +43,7 @@ def _by_relation(measure: Knowledge, method: str) -> list[dict]:
         kept = known_before & (cases["relation"] == relation).to_numpy()
         if kept.any(axis=1).all():
             means = [100 * moved[seed][kept[seed]].mean() for seed in range(len(kept))]
-            rows.append(mean_row("by relation", method, relation, Contrast(np.array(means))))
+            rows.append(mean_row("by relation", method, relation, of_share(np.array(means), kept.sum(axis=1))))
     return rows
 
 
@@ -78,17 +77,17 @@ def collect(measure: Knowledge) -> pd.DataFrame:
         for method in edits.methods:
             rows.append(mean_row("success", arm, method, measure.of(arm, "success", method)))
             rows.append(mean_row("kept", arm, method, measure.of(arm, "kept", method)))
-            rows += [mean_row(field, arm, method, measure.of(arm, field, method)) for field in ("closer", "new", "old")]
+            for field, unit in (("closer", 1), ("new", 100), ("old", 100)):
+                rows.append(mean_row(field, arm, method, measure.of(arm, field, method), unit))
             others = measure.of(arm, "success", method, known_before=False)
             if np.isfinite(others.differences).all():
                 rows.append(mean_row("success where not known before", arm, method, others))
-        facts = measure.facts[arm]
         for name, was_told, held_out in (
             ("told, held-out template", True, True),
             ("told, trained templates", True, False),
             ("never told", False, True),
         ):
-            rows.append(mean_row("recall", arm, name, Contrast(100 * facts.recall(was_told, held_out))))
+            rows.append(mean_row("recall", arm, name, measure.level(arm, was_told, held_out).share))
     for method in ("rows", "input"):
         rows += _by_relation(measure, method)
     return pd.DataFrame(rows + _example(measure))
@@ -101,7 +100,7 @@ def _dots(axes: Axes, rows: pd.DataFrame, names: dict[str, str], arms: list[str]
         means = rows[rows["what"] == arm].set_index("x").reindex(names)
         places = np.arange(len(names)) + shift
         axes.errorbar(
-            means["value"], places, xerr=error_bars(means, 0, 100), fmt=ARM_MARKER[arm], color=ARM_COLOUR[arm],
+            means["value"], places, xerr=error_bars(means), fmt=ARM_MARKER[arm], color=ARM_COLOUR[arm],
             label=ARM_LABEL[arm],
         )  # fmt: skip
     axes.set_yticks(range(len(names)), names.values())
@@ -121,7 +120,7 @@ def draw_layers(axes: Axes, data: pd.DataFrame, measure: Knowledge) -> None:
         axes.errorbar(
             counts,
             shown["value"],
-            yerr=error_bars(shown, 0, 100),
+            yerr=error_bars(shown),
             **look(arm),
             label=ARM_LABEL[arm],
         )
@@ -147,7 +146,7 @@ def draw_recall(axes: Axes, data: pd.DataFrame) -> None:
     arms = list(dict.fromkeys(recalls["what"]))
     for shift, arm in zip(np.linspace(-0.3, 0.3, len(arms)), arms, strict=True):
         rows = recalls[recalls["what"] == arm].set_index("x").reindex(names)
-        axes.errorbar(rows["value"], np.arange(len(names)) + shift, xerr=error_bars(rows, 0, 100), fmt=ARM_MARKER[arm],
+        axes.errorbar(rows["value"], np.arange(len(names)) + shift, xerr=error_bars(rows), fmt=ARM_MARKER[arm],
                       color=ARM_COLOUR[arm], label=ARM_LABEL[arm])  # fmt: skip
     axes.set_yticks(range(len(names)), [name.replace(", ", ",\n") for name in names])
     axes.set(xlabel="answer is first (% of facts)", xlim=(-3, 103), ylim=(len(names) - 0.5, -0.5))
@@ -159,7 +158,7 @@ def draw_relations(axes: Axes, data: pd.DataFrame) -> None:
     names = list(dict.fromkeys(successes["x"]))
     for shift, (method, fill) in zip((-0.12, 0.12), (("rows", "full"), ("input", "none")), strict=True):
         rows = successes[successes["what"] == method].set_index("x").reindex(names)
-        axes.errorbar(rows["value"], np.arange(len(names)) + shift, xerr=error_bars(rows, 0, 100), fmt=ARM_MARKER[MAIN],
+        axes.errorbar(rows["value"], np.arange(len(names)) + shift, xerr=error_bars(rows), fmt=ARM_MARKER[MAIN],
                       color=ARM_COLOUR[MAIN], fillstyle=fill)  # fmt: skip
     axes.set_yticks(range(len(names)), names)
     axes.set(xlabel="target's answer first (%), STEM full", xlim=(-3, 103), ylim=(len(names) - 0.5, -0.5))

@@ -5,10 +5,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.measures.leaderboard import FLOPS, SIZE, TIME, Leaderboard
+from stemrepro.measures.leaderboard import FLOPS, SIZE, TIME, Leaderboard, size
 from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALLEST, error_bars, sheet
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALL, SMALLEST, error_bars, sheet
 
 TITLES = {FLOPS: "Equal FLOPs", SIZE: "Equal size", TIME: "Equal time"}
 LEAD = "below dense's loss (%) →"
@@ -34,17 +34,21 @@ def collect(measure: Leaderboard) -> pd.DataFrame:
 
 
 def draw_ranks(axes: Axes, data: pd.DataFrame, track: str, order: list[str]) -> None:
-    """Draw the leads of methods on a track, with the ranks there that they may have."""
+    """Draw the leads of methods on a track, with the ranks there that they may have; what has none isn't drawn."""
     rows = data[data["x"] == track]
     values = rows.set_index(["panel", "what"])["value"]
-    draw_forest(axes, rows[rows["panel"] == "lead"], order, LEAD)
+    ranked = [arm for arm in order if ("rank", arm) in values.index]
+    draw_forest(axes, rows[(rows["panel"] == "lead") & rows["what"].isin(ranked)], order, LEAD)
     name_rows(axes, order)
     axes.tick_params(labelleft=axes.get_subplotspec().is_first_col())
     for place, arm in enumerate(order):
-        best, worst = (int(values[which, arm]) for which in ("best rank", "worst rank"))
+        words = "shape"
+        if arm in ranked:
+            best, worst = (int(values[which, arm]) for which in ("best rank", "worst rank"))
+            words = f"{best}" if best == worst else f"{best}-{worst}"
         axes.annotate(
-            f"{best}" if best == worst else f"{best}-{worst}", (1.0, place), (4, 0), xycoords=("axes fraction", "data"),
-            textcoords="offset points", va="center", fontsize=SMALLEST,
+            words, (1.0, place), (4, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center",
+            fontsize=SMALLEST,
         )  # fmt: skip
     above = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": SMALLEST}
     axes.annotate("rank", (1.0, 1.0), (4, 2), **above)
@@ -102,5 +106,7 @@ def draw(data: pd.DataFrame, measure: Leaderboard) -> Figure:
     draw_against(costs, data, order, "parameters", "all parameters / dense's", [1, 2, 4, 8])
     if is_timed:
         draw_against(next(panels), data, order, "step time", "time of a step / dense's", [1, 1.2, 1.4, 1.6])
+    dense = data.set_index(["panel", "x", "what"]).loc[("parameters", FLOPS, "dense"), "value"]
+    figure.suptitle(f"At {size(dense, measure.inputs.scale.training.tokens)}", fontsize=SMALL)
     figure.legend(*costs.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure

@@ -13,7 +13,7 @@ from stemrepro.config.address import MAIN
 from stemrepro.measures.needle import ANEW, KEPT, Needle
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_LABEL, BETTER, LESS, SMALL, error_bars, look, sheet
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.contrast import Contrast, of_share
 
 MAPS = ("dense", "stem-third", "stem-full")
 STAGES = {MAIN: "before", KEPT: "after"}
@@ -27,18 +27,20 @@ def collect(measure: Needle) -> pd.DataFrame:
     rows, haystack = [], measure.inputs.scale.haystack
     for place, scores in measure.scores.items():
         for length in haystack.lengths:
+            needles = measure.needles(place.variant, place.arm, length)
             for way in ("chosen", "generated"):
-                points = scores.found(length, way)
-                rows.append(
-                    mean_row(f"{way}, {place.variant}", place.arm, length, Contrast(points.mean(axis=1).to_numpy()))
-                )
+                points = of_share(measure.found(place.variant, place.arm, length, way), needles)
+                rows.append(mean_row(f"{way}, {place.variant}", place.arm, length, points))
             chosen = scores.found(length)
             rows += [
-                mean_row(f"depth {depth:g}, {place.variant}", place.arm, length, Contrast(chosen[depth].to_numpy()))
+                mean_row(
+                    f"depth {depth:g}, {place.variant}", place.arm, length,
+                    of_share(chosen[depth].to_numpy(), needles / len(chosen.columns)),
+                )
                 for depth in chosen.columns
-            ]
-            other = scores.frame[scores.frame["length"] == length].groupby("seed")[["other", "rows"]].sum()
-            wrong = Contrast((100 * other["other"] / other["rows"]).to_numpy())
+            ]  # fmt: skip
+            other = scores.frame[scores.frame["length"] == length].groupby("seed")["other"].sum()
+            wrong = of_share(100 * other.to_numpy() / needles, needles)
             rows.append(mean_row(f"another key's value, {place.variant}", place.arm, length, wrong))
         if place.variant == KEPT and place.arm != "dense":
             rows += [

@@ -1,4 +1,4 @@
-"""STEM's lead over dense against the size of the model, and what a law of it says of 350M and 1B."""
+"""STEM's lead over dense against the size of the model, and what others measured at 125M to 1B."""
 
 from itertools import product
 
@@ -9,14 +9,13 @@ from matplotlib.figure import Figure
 
 from stemrepro.config.paper import Paper
 from stemrepro.measures.sizes import LINES, Sizes
-from stemrepro.model.config import ModelConfig
-from stemrepro.model.cost import parameter_counts
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import (
     ARM_COLOUR,
     ARM_LABEL,
     ARM_MARKER,
     BETTER,
+    FAINT,
     PLAIN,
     SMALL,
     SMALLEST,
@@ -28,14 +27,12 @@ from stemrepro.report.style import (
 STEM = ("stem-third", "stem-full")
 COMPARED = ("input-add", "stem-full", "dense-equal-size")
 """Arms that are compared with dense, at the widths that have them."""
-PAPERS = {"350M": "mobilellm-350m", "1B": "llama-3.2-1b"}
-"""Shapes of the paper's models, to whose width and vocabulary the law is drawn on."""
 TITLES = {"fixed": "Vocabulary fixed", "grown": "Vocabulary grows"}
 LEAD = f"loss below dense's\n(% of bits per byte), {BETTER}"
 
 
 def collect(measure: Sizes) -> pd.DataFrame:
-    """Return leads at each size in % of dense's bits a byte, what the law foretells of them, and others' numbers."""
+    """Return leads at each size in % of dense's bits a byte, what narrower models foretell, and others' numbers."""
     rows, named = others(measure.inputs.catalog.paper), measure.inputs.catalog.variants
     for line in LINES:
         for size, arm in product(measure.sizes(line), STEM):
@@ -46,7 +43,8 @@ def collect(measure: Sizes) -> pd.DataFrame:
         rows += [mean_row(f"bend, {line}", arm, "", measure.bend("dense", arm, line)) for arm in STEM]
         for size, arm in product(measure.sizes(line)[-2:], STEM):
             told, came = measure.foretold("dense", arm, size.variant), measure.lead("dense", arm, size.variant)
-            rows.append(row("foretold", f"{arm}, {line}", size.width, told.value, told.low, told.high))
+            ends = {"value": told.value, "ci_low": told.low, "ci_high": told.high}
+            rows.append({"panel": "foretold", "what": f"{arm}, {line}", "x": size.width} | ends)
             rows.append(mean_row("came", f"{arm}, {line}", size.width, came))
     for size in measure.sizes("fixed"):
         there = [arm for arm in COMPARED if size.variant is None or size.variant in measure.arms[arm].variants]
@@ -55,30 +53,7 @@ def collect(measure: Sizes) -> pd.DataFrame:
     for variant in (name for name in measure.inputs.recipe.variants if named[name].table_rate != 1):
         for arm in measure.inputs.recipe.arms_at(variant):
             rows.append(mean_row("table rate", arm, named[variant].width, measure.table_rate("dense", arm, variant)))
-    for arm in STEM:
-        rows += drawn_on(measure, arm)
     return pd.DataFrame(rows)
-
-
-def row(panel: str, what: str, x: object, value: float, low: float, high: float) -> dict:
-    """Return a line of data.csv."""
-    return {"panel": panel, "what": what, "x": x, "value": value, "ci_low": low, "ci_high": high}
-
-
-def drawn_on(measure: Sizes, arm: str) -> list[dict]:
-    """Return the law of an arm at the paper's widths, with the paper's vocabulary and with the scale's own."""
-    law, scale = measure.law("dense", arm), measure.inputs.scale.model
-    rows = [
-        row("law", f"{arm}, {name}", "", value, value - 2 * error, value + 2 * error)
-        for name, value, error in zip("abcq", law.coefficients, np.sqrt(np.diag(law.covariance)), strict=True)
-    ]
-    rows.append({"panel": "misfit", "what": arm, "value": law.misfit})
-    for shape in (measure.inputs.catalog.shapes[name] for name in PAPERS.values()):
-        size = float(parameter_counts(ModelConfig(**shape.model_dump(exclude={"sequence"})))["total"])
-        for line, vocab in zip(LINES, (scale.vocab, shape.vocab), strict=True):
-            told = law.lead(np.log2(shape.width / scale.width), np.log2(vocab / scale.vocab))
-            rows.append(row(f"drawn on, {line}", arm, size, told.value, told.low, told.high))
-    return rows
 
 
 def others(paper: Paper) -> list[dict]:
@@ -101,42 +76,28 @@ def others(paper: Paper) -> list[dict]:
 
 
 def draw_leads(axes: Axes, data: pd.DataFrame, line: str) -> None:
-    """Draw an arm's leads along a line, and the law from the widest model on."""
+    """Draw our leads along a line, and hollow those that others measured at larger sizes."""
+    right = {"textcoords": "offset points", "va": "center", "fontsize": SMALLEST}
     for arm in STEM:
         leads = data[(data["panel"] == f"lead, {line}") & (data["what"] == arm)]
         x = leads["x"].astype(float)
-        axes.errorbar(x, leads["value"], yerr=error_bars(leads), **look(arm), label=ARM_LABEL[arm])
-        told = data[(data["panel"] == f"drawn on, {line}") & (data["what"] == arm)]
-        beyond = pd.concat([leads.tail(1), told])
-        x = beyond["x"].astype(float)
-        axes.fill_between(
-            x, beyond["ci_low"].astype(float), beyond["ci_high"].astype(float), color=ARM_COLOUR[arm], alpha=0.15, lw=0
-        )
-        axes.plot(x, beyond["value"], color=ARM_COLOUR[arm], lw=0.8, ls=":")
+        axes.errorbar(x, leads["value"], yerr=error_bars(leads), **look(arm))
+        axes.annotate(ARM_LABEL[arm], (x.iloc[-1], leads["value"].iloc[-1]), (6, 0), color=ARM_COLOUR[arm], **right)
+    for panel, marker, whose in (("paper", None, "paper"), ("re-runs", "*", "MoME")):
+        for arm, rows in data[data["panel"] == panel].groupby("what"):
+            x, size = rows["x"].astype(float), 7 if marker else 5
+            style = {"color": ARM_COLOUR[arm], "mfc": "white", "marker": marker or ARM_MARKER[arm], "ms": size}
+            axes.plot(x, rows["value"], ls="none", **style)
+            label = f"{ARM_LABEL[arm]}, {whose}"
+            axes.annotate(label, (x.iloc[-1], rows["value"].iloc[-1]), (6, 0), color=ARM_COLOUR[arm], **right)
     axes.set_xscale("log")
-    axes.set_yscale("log", base=2)
-    ticks = [0.25, 0.5, 1, 2, 4, 8, 16]
-    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set_ylim(ticks[0], ticks[-1])  # intervals of what the law says go on
+    axes.axvspan(1e6, 1e8, color=FAINT, lw=0)
+    axes.text(1e7, 0.1, "no runs", ha="center", fontsize=SMALLEST, color=PLAIN)
+    axes.set_xlim(right=6e11)  # room for the marks' names
+    axes.set_xticks([1e5, 1e7, 1e9], ["0.1M", "10M", "1B"])
+    axes.minorticks_off()
+    axes.set_ylim(bottom=0)
     axes.set(xlabel="parameters of dense", ylabel=LEAD)
-
-
-def draw_others(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw the paper's leads and the re-runs', which the law has not seen."""
-    for name, marker, label in (("paper", None, "paper"), ("re-runs", "*", "MoME's re-runs of 1/2")):
-        rows = data[data["panel"] == name]
-        for number, (x, value, arm) in enumerate(
-            zip(rows["x"].astype(float), rows["value"], rows["what"], strict=True)
-        ):
-            axes.plot(
-                x, value, color=PLAIN, ls="none", marker=marker or ARM_MARKER[arm], ms=7 if marker else 5, mfc="white",
-                label=label if not number else "_",
-            )  # fmt: skip
-            if name == "paper":
-                axes.annotate(
-                    ARM_LABEL[arm].removeprefix("STEM "), (x, value), (5, 0),
-                    textcoords="offset points", va="center", fontsize=SMALLEST, color=PLAIN,
-                )  # fmt: skip
 
 
 def draw_compared(axes: Axes, data: pd.DataFrame, measure: Sizes) -> None:
@@ -181,11 +142,10 @@ def draw(data: pd.DataFrame, measure: Sizes) -> Figure:
     figure, grid = sheet("ab;cd", 6.2, titles)
     draw_leads(grid["a"], data, "fixed")
     draw_leads(grid["b"], data, "grown")
-    draw_others(grid["b"], data)
     draw_compared(grid["c"], data, measure)
     draw_foretold(grid["d"], data)
-    for axes in grid.values():
-        axes.legend(fontsize=SMALLEST)
+    for letter in "cd":
+        grid[letter].legend(fontsize=SMALLEST)
     return figure
 
 
@@ -218,14 +178,11 @@ def draw_networks(axes: Axes) -> None:
 
 
 def front(data: pd.DataFrame, measure: Sizes) -> Figure:
-    """Draw what STEM replaces, its leads along both lines of sizes, the law beyond them, and others' numbers."""
+    """Draw what STEM replaces, and its leads along both lines of sizes with others' numbers."""
     titles = {"a": "What STEM replaces", "b": TITLES["fixed"], "c": TITLES["grown"]}
     figure, grid = sheet("abc", 3.3, titles, width_ratios=(1.05, 1.3, 1.2))
     draw_networks(grid["a"])
     for letter, line in zip("bc", LINES, strict=True):
         draw_leads(grid[letter], data, line)
-        draw_others(grid[letter], data)
-        grid[letter].set_xlim(right=7e9)  # room for the marks' names
-        grid[letter].legend(loc="lower left", fontsize=SMALLEST)
     grid["c"].label_outer()
     return figure

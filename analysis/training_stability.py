@@ -12,6 +12,7 @@ from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.stability import (
     Stability,
     coincidence,
+    counted,
     end,
     rate,
     rate_limit,
@@ -22,7 +23,7 @@ from stemrepro.measures.stability import (
 from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, LESS, PLAIN, SMALLEST, error_bars, look, sheet
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.contrast import Contrast, of_share
 
 SMOOTH = 20
 """Steps of the moving mean that is drawn."""
@@ -65,8 +66,9 @@ def collect(measure: Stability) -> pd.DataFrame:
 
 def count_rows(arm: str, runs: ArmLosses, kind: str) -> list[dict]:
     """Return spikes in a thousand steps of the losses and of the gradient norms."""
-    series = {"loss": "loss", "gradient norm": "norm"}
-    return [mean_row(f"spikes{kind}", arm, what, Contrast(rate(runs.steps[key]))) for what, key in series.items()]
+    series = {"loss": runs.steps["loss"], "gradient norm": runs.steps["norm"]}
+    shares = {what: of_share(rate(of) / 10, counted(of)) for what, of in series.items()}
+    return [mean_row(f"spikes{kind}", arm, what, share, 0.1) for what, share in shares.items()]
 
 
 def short_rows(measure: Stability, arm: str, at_tuned_rate: bool) -> list[dict]:
@@ -115,7 +117,7 @@ def draw_spikes(axes: Axes, data: pd.DataFrame) -> None:
         axes.barh(
             at, rows["value"], height=0.38, color=[ARM_COLOUR[arm] for arm in arms], hatch=hatch, edgecolor="white"
         )
-        axes.errorbar(rows["value"], at, xerr=error_bars(rows, low=0), color="black", lw=0.9, ls="none")
+        axes.errorbar(rows["value"], at, xerr=error_bars(rows), color="black", lw=0.9, ls="none")
         axes.barh(0, 0, color=PLAIN, hatch=hatch, edgecolor="white", label=what)
     name_rows(axes, arms)
     axes.set_ylim(len(arms) - 0.5, -0.5)

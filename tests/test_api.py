@@ -90,6 +90,7 @@ def test_the_notebook_runs(place):
     assert len(code) >= 4
     for number, source in enumerate(code):
         exec(compile(source, f"cell {number}", "exec"), names)
+    assert list(names["table"].index) == ["0", "1-3", "4-31", "32+"]
     assert names["gained"].nats.sum() == pytest.approx(
         names["dense"].losses(names["text"]).nats.sum() - names["stem"].losses(names["text"]).nats.sum(), abs=1e-4
     )

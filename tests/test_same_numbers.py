@@ -1,8 +1,8 @@
 """Every committed number is what it was before the project was made smaller, but for those that the rule moves.
 
 The rule from 2.0 on takes errors between items, and everything of other claims, out of the intervals; two sizes or
-budgets aren't paired; a share's effect is the plain mean; a claim is judged at each arm's own studied settings. What is
-listed here must have changed, and nothing else may.
+budgets aren't paired; a share's effect is the plain mean; a claim is judged at each arm's own studied settings. One
+arm's share has its interval on logits. What is listed here must have changed, and nothing else may.
 """
 
 import csv
@@ -18,8 +18,9 @@ BEFORE = "df87ccfc"
 """The last commit with all that went."""
 
 ENDS = {
-    "atlas/knowledge_editing": "success; kept; closer; new; old; success where not known before; estimates",
-    "capacity/knowledge_capacity": "estimates",
+    "atlas/knowledge_editing": "success; kept; closer; new; old; success where not known before; recall; by relation; "
+    "estimates",
+    "capacity/knowledge_capacity": "known; share; first; per total; per active; per flop; estimates",
     "ladder/token_ladder": "gap; gap, width x 2; part; gap to dense; slope; wider dense; pair; estimates",
     "laptop/ablation_graveyard": "loss; loss, own rate; loss, official start; accuracy; estimates",
     "laptop/benchmark_scores": "accuracy; accuracy of dense; accuracy - dense; margin of dense; margin - dense; "
@@ -31,10 +32,14 @@ ENDS = {
     "laptop/rivals": "loss; loss, own rate; loss, official start; estimates",
     "laptop/table_design": "loss; loss, own rate; loss, official start; estimates",
     "laptop/training_roi": "ours; estimates",
+    "laptop/training_stability": "spikes; spikes, official start; spikes, own rate",
     "laptop/validation_loss": "final; token part; contextual part; estimates",
     "leaderboard/leaderboard": "estimates",
-    "needle/needle": "lead; estimates",
-    "recall/associative_recall": "estimates",
+    "needle/needle": "lead; estimates; " + "; ".join(
+        f"{what}, {variant}" for variant in ("main", "longer", "longer-anew") for what in
+        ("chosen", "generated", *(f"depth {depth:g}" for depth in (0, 0.25, 0.5, 0.75, 1)), "another key's value")
+    ),
+    "recall/associative_recall": "all, 65 tokens; first, 65 tokens; all, 129 tokens; first, 129 tokens; estimates",
     "width/size_ladder": "gap, fixed; fall, fixed; bend, fixed; gap, grown; fall, grown; bend, grown; estimates",
 }  # fmt: skip
 """Panels of data.csv whose intervals had an error between items, paired two sizes, or are of shares."""
@@ -51,6 +56,15 @@ VALUES = {
 TEXTS = {"width/size_ladder": dict.fromkeys(("reason", "by_seed"), "estimates")}
 """An interval in a reason; a forecast by seed."""
 GONE = {"laptop/benchmark_scores": {"seed_low", "seed_high", "seed_se"}}
+NEW_PANELS = {"leaderboard/leaderboard": {"shape"}}
+GONE_ROWS = {
+    "width/size_ladder": {("law",), ("misfit",), ("drawn on, fixed",), ("drawn on, grown",)},
+    "leaderboard/leaderboard": {
+        *((of, "joint-token-mixture", "parameters") for of in ("rank", "best rank", "worst rank")),
+        ("ahead of the next", "sparse-experts", "parameters"),
+    },
+}
+"""Rows by panel, or by panel, what and x: a law that its own page rejects; the rank of a shape that nobody trains."""
 
 WORDS = {
     "ladder/token_ladder/over-bigrams-at-the-input": "undecided",
@@ -124,6 +138,9 @@ def listed(place: str) -> set[tuple[str, str]]:
 @pytest.mark.parametrize("name", tables())
 def test_numbers_stay(name):
     place, (now, before) = name.removeprefix("results/").removesuffix("/data.csv"), rows(name)
+    now = [row for row in now if row.get("panel") not in NEW_PANELS.get(place, ())]
+    gone = GONE_ROWS.get(place, set())
+    before = [row for row in before if not {(row.get("panel"),), tuple(map(row.get, ("panel", "what", "x")))} & gone]
     assert len(now) == len(before)
     assert set(before[0]) - set(now[0]) == GONE.get(place, set())
     changed = {

@@ -47,14 +47,9 @@ def test_the_ladder_is_judged_and_drawn(made_up, monkeypatch):
     assert rows["equal-size-wide"]["ours"] == pytest.approx(0.02 * 0.8 * 3.5, abs=0.02)
     assert {rows[name]["seeds"] for name in ("widest-full", "fades-full")} == {5}
     data = pd.read_csv(folder / "data.csv")
-    drawn = data[data["panel"].str.startswith("drawn on") & (data["what"] == "stem-full")]
-    truth = {"fixed": [6 * 0.8 ** np.log2(width / 32) for width in (960, 2048)]}
-    truth["grown"] = truth["fixed"] * 1.25 ** np.log2(np.array([32_000, 128_256]) / 1024)
-    for line, leads in truth.items():
-        told = drawn[drawn["panel"] == f"drawn on, {line}"].sort_values("x")
-        assert (told["ci_low"] < leads).all()
-        assert (told["ci_high"] > leads).all()
-        assert (told["ci_high"] < 6 * told["ci_low"]).all()
+    leads = data[data["panel"].str.startswith("lead, ")]
+    assert data["x"].astype(float).max() == 1.5e9  # nothing is drawn beyond what was measured, by us or others
+    assert leads["x"].astype(float).max() < 1e6
     re_runs = data[data["panel"] == "re-runs"]["value"].round(1).tolist()
     assert re_runs == [2.5, 0.7, 0.4]
     paper = data[data["panel"] == "paper"].set_index("what")["value"]

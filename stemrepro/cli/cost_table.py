@@ -39,7 +39,7 @@ def cost_table(
     """
     shapes = {name: scale.model for name, scale in catalog.scales.items()} | catalog.shapes
     if shape not in shapes:
-        raise unknown("shape", shape, shapes, "recipes/, shapes.yaml and scales/,")
+        raise unknown("shape", shape, shapes, "recipes/ (shapes.yaml, scales/)")
     dense, stem = dense_and_stem(shapes[shape], placement)
     length = length or shapes[shape].sequence
     tokens = batch * length

@@ -25,6 +25,7 @@ def unknown(what: str, name: str, choices: Iterable[str], where: str) -> UserErr
     names = list(choices)
     near = get_close_matches(name, names, n=1)
     meant = f"; did you mean '{near[0]}'?" if near else ""
+    few = ""
     if len(names) > MOST_LISTED:
-        names, where = get_close_matches(name, names, n=NEAREST, cutoff=0), f"{where}, among others,"
-    return UserError(f"{what} {name!r} is unknown{meant} ({where} has {', '.join(names) or 'none'})")
+        names, few = get_close_matches(name, names, n=NEAREST, cutoff=0), "among others "
+    return UserError(f"{what} {name!r} is unknown{meant} ({where} has {few}{', '.join(names) or 'none'})")

@@ -16,7 +16,7 @@ from stemrepro.measures import MEASURES
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.metric import LOSS_UNIT, Field, Parsed, parse
 from stemrepro.measures.protocol import check_one_plan
-from stemrepro.verdicts.contrast import Contrast, share_interval
+from stemrepro.verdicts.contrast import Contrast, of_share
 from stemrepro.verdicts.rule import NOT_ATTEMPTED, TOO_EASY, TOO_SMALL
 
 
@@ -67,9 +67,13 @@ class Level:
     of: str = "what needs no knowledge"
 
     @property
+    def share(self) -> Contrast:
+        return of_share(self.percent, self.items)
+
+    @property
     def interval(self) -> tuple[float, float]:
         """The 95% interval in percent, formed on logits; NaN for one seed."""
-        return share_interval(self.percent, self.items)
+        return self.share.interval(0.05)
 
     @property
     def words(self) -> str:

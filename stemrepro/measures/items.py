@@ -12,7 +12,7 @@ import numpy as np
 from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Level
 from stemrepro.measures.reading import ArmTasks
-from stemrepro.verdicts.contrast import Contrast, of_shares
+from stemrepro.verdicts.contrast import Contrast, of_share, of_shares
 
 TASK = ("acc", "acc_norm", "answer_acc", "answer_acc_norm", "margin", "seen", "clusters")
 """What items.npz has of each task."""
@@ -50,6 +50,10 @@ class Sample:
         if groups < 2:
             return Contrast(self.by_seed)
         return Contrast(self.by_seed, float(np.sqrt(groups / (groups - 1) * (sums**2).sum())))
+
+    def share(self) -> Contrast:
+        """Return the same of values in points, with the interval on logits."""
+        return of_share(self.by_seed, self.count, self.contrast().item_se)
 
 
 class ArmItems(ArmTasks):

@@ -16,7 +16,7 @@ from stemrepro.measures.base import Level, Measure, Precondition
 from stemrepro.measures.clusters import pair_error
 from stemrepro.measures.metric import NAME, Field, metric
 from stemrepro.measures.reading import ArmScores, read_csv, read_npz
-from stemrepro.verdicts.contrast import Contrast, of_shares
+from stemrepro.verdicts.contrast import Contrast, of_share, of_shares
 from stemrepro.verdicts.rule import TOO_SMALL
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ class ArmEdits(ArmScores):
         return self.cases[chosen], self.arrays["known"][:, chosen]
 
 
-FIELDS = {"success": 100.0, "kept": 100.0, "new": 1.0, "old": 1.0}
-"""Fields of a trial, with the factor to a metric's unit."""
+FIELDS = ("success", "kept", "new", "old")
+"""Fields of a trial that are shares: does an answer come first, and the probabilities of the two."""
 LEARNT, LEAD, PAIRS = 80.0, 50.0, 50
 """Points of the told facts that dense must recall, how many more than of the untold, and pairs STEM full must know."""
 PRIMARY_RELATION = "capital"
@@ -110,16 +110,11 @@ def _shares(first: np.ndarray, second: np.ndarray, known: np.ndarray, cases: obj
     return of_shares(*means, known.sum(axis=1), plain.item_se)
 
 
-def _difference(field: str, first: np.ndarray, second: np.ndarray, known: np.ndarray, cases: object) -> Contrast:
-    is_share = FIELDS[field] == 100
-    return _shares(first, second, known, cases) if is_share else _contrast(first - second, known, cases)
-
-
 class Knowledge(Measure):
     """Facts and edits of the recipe's arms."""
 
     fields: ClassVar[dict[str, Field]] = {
-        "field": tuple(FIELDS), "method": NAME, "other": NAME, "label": ("ambiguous", "rare")
+        "field": FIELDS, "method": NAME, "other": NAME, "label": ("ambiguous", "rare")
     }  # fmt: skip
     preconditions: ClassVar[dict[str, Precondition]] = {
         "facts-learnt": Precondition(
@@ -152,7 +147,8 @@ class Knowledge(Measure):
             return _contrast(edits.values(method, "to_source") - edits.values(method, "to_target"), known, cases)
         if field == "spill":
             return self._spill(edits, method)
-        return _contrast(FIELDS[field] * edits.values(method, field), known, cases)
+        plain = _contrast(100 * edits.values(method, field), known, cases)
+        return of_share(plain.differences, known.sum(axis=1), plain.item_se)
 
     def _spill(self, edits: ArmEdits, method: str) -> Contrast:
         cases, known = edits.own_cases(method)
@@ -163,20 +159,20 @@ class Knowledge(Measure):
         with_it = np.stack([pair.isin(set(pair[moving])).to_numpy() & ~capital & of_seed for of_seed, moving in told])
         return _shares(100.0 * moved, np.full(moved.shape, 50.0), with_it, cases)
 
-    def level(self, arm: str, told: bool) -> Level:
-        """Return the points of facts, told or not, whose answer is an arm's first choice in the held-out template."""
+    def level(self, arm: str, told: bool, held_out: bool = True) -> Level:
+        """Return the points of facts whose answer is an arm's first choice; see ArmFacts.recall."""
         facts = self.facts[arm]
-        return Level(100 * facts.recall(told), float((facts.facts["told"] == told).sum()))
+        return Level(100 * facts.recall(told, held_out), float((facts.facts["told"] == told).sum()))
 
-    @metric("{field}:{method}", "result of a method's edits (points, or a probability), difference of two arms")
+    @metric("{field}:{method}", "result of a method's edits, points, difference of two arms")
     def between(self, high: str, low: str, field: str, method: str) -> Contrast:
         one, other = self.edits[high], self.edits[low]
         count = min(len(edits.arrays["seeds"]) for edits in (one, other))
         (cases, known), (same, also) = one.own_cases(method), other.own_cases(method)
         if not (cases.equals(same) and np.array_equal(one.arrays["seeds"][:count], other.arrays["seeds"][:count])):
             raise UserError(f"{one.folder} and {other.folder} were scored on different seeds or cases")
-        pair = (FIELDS[field] * edits.values(method, field)[:count] for edits in (one, other))
-        return _difference(field, *pair, known[:count] & also[:count], cases)
+        pair = (100 * edits.values(method, field)[:count] for edits in (one, other))
+        return _shares(*pair, known[:count] & also[:count], cases)
 
     @metric("{field}:{method}>{other}", "the same of the first arm alone, difference of two methods on the same cases")
     def over_method(self, high: str, low: str, field: str, method: str, other: str) -> Contrast:
@@ -184,8 +180,8 @@ class Knowledge(Measure):
         if edits.lengths(method) != edits.lengths(other):
             raise UserError(f"'{method}' and '{other}' are methods of different cases")
         cases, known = edits.own_cases(method)
-        pair = (FIELDS[field] * edits.values(name, field) for name in (method, other))
-        return _difference(field, *pair, known, cases)
+        pair = (100 * edits.values(name, field) for name in (method, other))
+        return _shares(*pair, known, cases)
 
     @metric(
         "{field=closer}:{method}",

@@ -23,6 +23,8 @@ FROZEN = {
 """Controls by the name of the precondition: a memory whose rows never learn."""
 FLOPS, SIZE, TIME = "FLOPs", "parameters", "time"
 """Tracks, by what all arms have equal."""
+WIDEST = 8.0
+"""Widest FFN that is ranked, in widths of the model: twice the usual one. Wider ones are shapes that nobody trains."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,11 @@ class Standing:
     best: int
     worst: int
     ahead: float
+
+
+def size(parameters: float, tokens: float) -> str:
+    """Return dense's size and budget in words: a rank belongs to them, so they stand in its title."""
+    return f"{parameters / 1e6:.2g}M parameters of dense and {tokens / parameters:.0f} tokens for each"
 
 
 def standings(leads: dict[str, np.ndarray]) -> list[Standing]:
@@ -113,18 +120,21 @@ class Leaderboard(Comparison):
         return [arm for arm in self.arms if not track or track in self.arms[arm].variants]
 
     def standings(self, track: str | None) -> list[Standing]:
-        """Return the places of the methods of a track; controls have none, nor what was not tuned by a study."""
+        """Return the places of a track's methods; controls have none, nor untuned ones, nor shapes beyond WIDEST."""
         arms, scale = self.inputs.catalog.arms, self.inputs.scale
         methods = [
             arm for arm in self.on(track)
-            if not arms[arm].is_control and scale.tuned_of(arm, arms[arm].family) is not None
+            if not arms[arm].is_control
+            and scale.tuned_of(arm, arms[arm].family) is not None
+            and self.costs(arm, track)["shape"] <= WIDEST
         ]  # fmt: skip
         return standings({arm: self.lead("dense", arm, track).differences for arm in methods})
 
     def costs(self, arm: str, track: str | None) -> dict[str, float]:
         """Return what an arm costs on a track: numbers, forward FLOPs and bytes of rows a token, time of a step.
 
-        Bytes are of numbers of 2 bytes. The time is over dense's; NaN where its model was not timed.
+        "shape" is d_ff over the width. Bytes are of numbers of 2 bytes. The time is over dense's; NaN where its model
+        was not timed.
         """
         address, scale = Address(track or self.inputs.recipe.compare_at, arm), self.inputs.scale
         variant = self.inputs.catalog.variant(address.variant)
@@ -134,6 +144,7 @@ class Leaderboard(Comparison):
         return {
             "parameters": counts["total"],
             "active parameters": counts["active"],
+            "shape": model.ffn_width / model.width,
             "FLOPs": flops_per_token(model, scale.model.sequence),
             "bytes of rows": table_bytes_per_token(model),
             "step time": scale.step_time(arm) if timed else np.nan,

@@ -37,9 +37,9 @@ class ArmRecall(ArmScores):
             raise UserError(f"{self.folder}/recall.csv has no documents of {pairs} pairs and {length} tokens")
         return 100 * (rows["first_right"] / rows["first_queries"] if first else rows["right"] / rows["queries"])
 
-    def queries(self, pairs: int, length: int) -> np.ndarray:
+    def queries(self, pairs: int, length: int, first: bool = False) -> np.ndarray:
         rows = self.frame[(self.frame["pairs"] == pairs) & (self.frame["length"] == length)]
-        return rows["queries"].to_numpy(float)
+        return rows["first_queries" if first else "queries"].to_numpy(float)
 
 
 SOLVED = 90.0

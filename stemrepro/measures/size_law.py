@@ -26,7 +26,6 @@ class SizeLaw:
         covariance: theirs, [4, 4].
         variance: of one seed's log2 lead, from which that of the coefficients follows.
         df: degrees of freedom of the variance.
-        misfit: mean squared residual of the points over what seeds explain; near 1 where the law fits.
         by_seed: a, b, c and q of each seed alone, by the same weights [4, seeds]; over the seeds that all sizes have.
     """
 
@@ -34,7 +33,6 @@ class SizeLaw:
     covariance: np.ndarray
     variance: float
     df: float
-    misfit: float
     by_seed: np.ndarray
 
     def log_leads(self, x: float, z: float) -> np.ndarray:
@@ -94,4 +92,4 @@ def fit(x: Sequence[float], z: Sequence[float], leads: Sequence[np.ndarray], cur
     variance *= max(1.0, misfit)
     weights, covariance = fitted(variance)
     by_seed = weights @ np.stack([values[: counts.min()] for values in logs])
-    return SizeLaw(weights @ means, covariance, float(variance), df, misfit, by_seed)
+    return SizeLaw(weights @ means, covariance, float(variance), df, by_seed)

@@ -47,8 +47,12 @@ def spikes(loss: np.ndarray) -> np.ndarray:
 
 def rate(series: np.ndarray) -> np.ndarray:
     """Return the spikes per thousand steps of each seed; series [seeds, steps]."""
-    counted = series.shape[1] - max(WINDOW, int(SKIPPED * series.shape[1]))
-    return np.array([1000 * len(spikes(values)) / counted for values in series])
+    return np.array([1000 * len(spikes(values)) / counted(series) for values in series])
+
+
+def counted(series: np.ndarray) -> int:
+    """Return the steps among which `spikes` looks, at least 1; series [seeds, steps]."""
+    return max(1, series.shape[1] - max(WINDOW, int(SKIPPED * series.shape[1])))
 
 
 def coincidence(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:

@@ -7,28 +7,30 @@ import pandas as pd
 from stemrepro.common.files import atomic_write, damaged
 from stemrepro.config.catalog import Catalog
 from stemrepro.measures.catalog import load
+from stemrepro.measures.leaderboard import FLOPS, WIDEST, size
 from stemrepro.report.page_parts import LEADERBOARD, cell, folder_of, shown
 
 COLUMNS = {
     "rank": "rank", "best rank": "best_rank", "worst rank": "worst_rank", "ahead of the next": "ahead",
-    "lead": "lead_percent", "parameters": "parameters", "active parameters": "active_parameters",
+    "lead": "lead_percent", "shape": "shape", "parameters": "parameters", "active parameters": "active_parameters",
     "FLOPs": "flops_per_token", "bytes of rows": "row_bytes_per_token", "step time": "step_time",
 }  # fmt: skip
 """Panels of data.csv, and their columns."""
 HEAD = (
-    "rank", "method", "published in", "loss below dense's", "ahead of the next", "parameters", "active",
+    "rank", "method", "published in", "loss below dense's", "ahead of the next", "d_ff / width", "parameters", "active",
     "FLOPs a token", "bytes of rows", "step time", "seeds",
 )  # fmt: skip
-INTRODUCTION = """# {title}
+INTRODUCTION = f"""# {{title}} At {{size}}
 
 Ways to give a token its own parameters, on the same text, tokens and seeds, each at the settings of its own study.
 How they are ranked, what the table can't say, and how to enter a method: `docs/leaderboard.md`.
-As numbers: [{name}.csv]({name}.csv). Commit, machine and hashes: `{folder}/provenance.json`.
+As numbers: [{{name}}.csv]({{name}}.csv). Commit, machine and hashes: `{{folder}}/provenance.json`.
 
 *Published in*: the method is built as published, and its class says what was left open. The others are ours.
 *Rank*: the ranks that a method may have, at 95% for that method alone, over its pairs with all others.
 *Loss below dense's*: in % of dense's bits, with its 95% interval over seeds.
 *Ahead of the next*: the probability that its loss is below that of the method in the next row.
+*d_ff / width*: of the FFN. Beyond {WIDEST:g} is a shape that nobody trains: the row says *shape* and has no rank.
 *Active*: parameters without tables and without experts that a token doesn't use. *Bytes*: of numbers of two bytes.
 *Step time*: over dense's, where the model was timed.
 """
@@ -62,12 +64,13 @@ def _words(row: dict) -> list[str]:
     best, worst = row["best_rank"], row["worst_rank"]
     rank = f"{best:.0f}" if best == worst else f"{best:.0f} to {worst:.0f}"
     if pd.isna(row["rank"]):
-        rank = "control" if row["method"].endswith("(control)") else "no study"
+        unranked = "shape" if row["shape"] > WIDEST else "no study"
+        rank = "control" if row["method"].endswith("(control)") else unranked
     lead = "0" if row["arm"] == "dense" else f"{row['lead_percent']:.2f} ({row['ci_low']:.2f} to {row['ci_high']:.2f})"
     ahead = "" if pd.isna(row["ahead"]) else ">99%" if row["ahead"] > 0.99 else f"{100 * row['ahead']:.0f}%"
     counts = (row[name] for name in ("parameters", "active_parameters", "flops_per_token", "row_bytes_per_token"))
     time = "" if pd.isna(row["step_time"]) else f"{row['step_time']:.2f}"
-    numbers = [*(f"{count:,.0f}" for count in counts), time, f"{row['seeds']:.0f}"]
+    numbers = [f"{row['shape']:.1f}", *(f"{count:,.0f}" for count in counts), time, f"{row['seeds']:.0f}"]
     return [rank, row["method"].removesuffix(" (control)"), row["source"], lead, ahead, *numbers]
 
 
@@ -94,10 +97,12 @@ def write_leaderboards(scale: str | None, results: Path) -> list[Path]:
             continue
         try:
             table, out = leaderboard_table(pd.read_csv(folder / "data.csv"), catalog), folder_of(scale, results)
+            dense = float(table.set_index(["track", "arm"]).loc[(FLOPS, "dense"), "parameters"])
         except (OSError, ValueError, KeyError) as error:
             raise damaged(folder / "data.csv", error) from error
         atomic_write(out / f"{name}.csv", table.to_csv(index=False, float_format="%.6g"))
         about = {"title": catalog.recipes[name].title, "name": name, "folder": folder.relative_to(out).as_posix()}
+        about["size"] = size(dense, catalog.scale(at).training.tokens)
         atomic_write(out / f"{name}.md", leaderboard_page(table, **about))
         pages.append(out / f"{name}.md")
     return pages

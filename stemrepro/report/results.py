@@ -14,11 +14,14 @@ from stemrepro.report.style import footer, render, settle
 from stemrepro.verdicts.contrast import Contrast
 
 
-def mean_row(panel: str, what: str, x: object, contrast: Contrast) -> dict:
-    """Return a line of data.csv: a mean with its 95% interval and the number of its values."""
-    low, high = contrast.interval(0.05)
-    row = {"panel": panel, "what": what, "x": x, "value": contrast.mean}
-    return row | {"ci_low": low, "ci_high": high, "count": len(contrast.differences)}
+def mean_row(panel: str, what: str, x: object, contrast: Contrast, unit: float = 1.0) -> dict:
+    """Return a line of data.csv: a mean with its 95% interval, over `unit`, and the number of its values.
+
+    Where every seed of a share is at 0 or 100%, its interval ends there.
+    """
+    mean, (low, high) = contrast.mean, contrast.interval(0.05)
+    row = {"panel": panel, "what": what, "x": x, "value": mean / unit}
+    return row | {"ci_low": min(low, mean) / unit, "ci_high": max(high, mean) / unit, "count": contrast.seeds}
 
 
 def run_inputs(inputs: Inputs, measure: Measure) -> dict:

@@ -110,12 +110,12 @@ def one_legend(figure: Figure, axes: list[Axes], columns: int) -> Legend:
     return figure.legend(entries.values(), entries, loc="outside upper center", ncols=columns)
 
 
-def error_bars(rows: pd.DataFrame | pd.Series, low: float = -np.inf, high: float = np.inf) -> np.ndarray:
+def error_bars(rows: pd.DataFrame | pd.Series) -> np.ndarray:
     """Return distances from `value` to `ci_low` and `ci_high`, [2] or [2, n], as matplotlib's yerr.
 
-    They are 0 where one seed gives no interval. `low` and `high` cut intervals off, as of shares.
+    They are 0 where one seed gives no interval.
     """
-    ends = rows["value"] - np.maximum(rows["ci_low"], low), np.minimum(rows["ci_high"], high) - rows["value"]
+    ends = rows["value"] - rows["ci_low"], rows["ci_high"] - rows["value"]
     return np.nan_to_num(np.array(ends, float))
 
 

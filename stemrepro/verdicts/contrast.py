@@ -1,7 +1,8 @@
 """What two arms differ by: one difference per seed, and a t interval over the seeds.
 
-Shares in percent have their interval on logits (`of_shares`). Its ends are mapped back to points at the other arm's own
-logits, so that none leaves the scale: x logits are the mean over seeds of sigmoid(other + x) - sigmoid(other).
+Shares in percent have their interval on logits (`of_share`, `of_shares`). The ends of a difference are mapped back to
+points at the other arm's own logits, so that none leaves the scale: x logits are the mean over seeds of
+sigmoid(other + x) - sigmoid(other).
 """
 
 from collections.abc import Sequence
@@ -26,8 +27,8 @@ class Contrast:
         spread: variance of one seed's difference, and its degrees of freedom, where they don't follow from the
             differences: of several samples (`combined`), and of shares.
         paired: whether the values belong together seed by seed.
-        logits: of shares the differences of logits [seeds]; None for all else.
-        other: of shares the second arm's logits [seeds].
+        logits: of shares the differences of logits, or one arm's own [seeds]; None for all else.
+        other: of a difference of shares the second arm's logits [seeds].
     """
 
     differences: np.ndarray
@@ -49,8 +50,10 @@ class Contrast:
 
     def shown(self, effect: float) -> float:
         """Return an effect on the scale of the interval in the metric's unit."""
-        if self.other is None:
+        if self.logits is None:
             return float(effect)
+        if self.other is None:
+            return float(100 * _sigmoid(effect))
         return float(100 * np.mean(_sigmoid(self.other + effect) - _sigmoid(self.other)))
 
     @cached_property
@@ -94,7 +97,7 @@ def unpaired(first: np.ndarray, second: np.ndarray) -> Contrast:
     return combined((1, -1), (first, second))
 
 
-def _sigmoid(logits: np.ndarray) -> np.ndarray:
+def _sigmoid(logits: np.ndarray | float) -> np.ndarray:
     return 0.5 + 0.5 * np.tanh(logits / 2)
 
 
@@ -137,15 +140,9 @@ def of_shares(
     return Contrast(one - other, item_se, spread, paired, high - low, low)
 
 
-def share_interval(percent: np.ndarray, items: np.ndarray | float) -> tuple[float, float]:
-    """Return the 95% t interval of one arm's share over seeds, in percent, formed on logits (NaN for one seed).
-
-    Args:
-        percent: by seed [seeds].
-        items: of which these are shares, of each seed or of all.
-    """
-    values, step = logits_of(np.asarray(percent, float), items)
-    variance, df = Contrast(values).seed_variance
-    ends = Contrast(values, spread=(max(variance, float(np.mean(step**2))), df)).interval(0.05)
-    low, high = 100 * _sigmoid(np.array(ends))
-    return float(low), float(high)
+def of_share(percent: np.ndarray, items: np.ndarray | float, item_se: float = 0.0) -> Contrast:
+    """Return one arm's share by seed, with its interval on logits; the arguments are those of `of_shares`."""
+    percent = np.asarray(percent, float)
+    logits, step = logits_of(percent, items)
+    variance, df = Contrast(logits).seed_variance
+    return Contrast(percent, item_se, (max(variance, float(np.mean(step**2))), df), logits=logits)

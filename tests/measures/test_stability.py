@@ -11,6 +11,7 @@ from stemrepro.measures.stability import (
     Stability,
     blown_up,
     coincidence,
+    rate,
     rate_limit,
     rate_sensitivity,
     spikes,
@@ -30,6 +31,11 @@ def test_spikes_are_found_and_neighbours_are_one():
     assert spikes(loss).tolist() == [150, 300]
     loss[10] += 5
     assert spikes(loss).tolist() == [150, 300]  # the start doesn't count
+
+
+@pytest.mark.parametrize("steps", [10, 50, 51])
+def test_runs_too_short_for_a_spike_have_none(steps):
+    assert rate(np.ones((2, steps))).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("steps", [10, 50, 51, 700, 900])

@@ -6,7 +6,7 @@ import pytest
 from stemrepro.common.errors import UserError
 from stemrepro.report.leaderboard import leaderboard_table, ranks, write_leaderboards
 
-COSTS = {"parameters": 135072, "active parameters": 135000, "FLOPs": 302080, "bytes of rows": 128}
+COSTS = {"shape": 2.75, "parameters": 135072, "active parameters": 135000, "FLOPs": 302080, "bytes of rows": 128}
 
 
 def rows(arm, lead, track="FLOPs", **more):
@@ -24,6 +24,7 @@ def data():
         *rows("stem-frozen", 3.0),
         *rows("stem-full", 6.25, rank=1, best_rank=1, worst_rank=2, ahead_of_the_next=0.873, step_time=1.162),
         *rows("ple", 4.0),
+        *rows("joint-token-mixture", -13.0, shape=26.6),
         *rows("engram", 5.0, "time", rank=1, best_rank=1, worst_rank=1, ahead_of_the_next=0.9999),
     ])  # fmt: skip
 
@@ -33,10 +34,11 @@ def test_methods_stand_by_rank_and_what_has_none_says_why(data, catalog):
     assert list(table) == ["FLOPs", "time"]
     assert [(row["method"], row["rank"]) for row in table["FLOPs"]] == [
         ("STEM full", "1 to 2"), ("dense", "1 to 2"), ("PLE", "no study"), ("STEM, frozen rows", "control"),
+        ("JTok-M", "shape"),
     ]  # fmt: skip
     assert list(table["FLOPs"][0].values()) == [
         "1 to 2", "STEM full", "arXiv 2601.10639", "6.25 (5.75 to 6.75)", "87%",
-        "135,072", "135,000", "302,080", "128", "1.16", "5",
+        "2.8", "135,072", "135,000", "302,080", "128", "1.16", "5",
     ]  # fmt: skip
     assert table["FLOPs"][1]["loss below dense's"] == "0"
     assert (table["time"][0]["rank"], table["time"][0]["ahead of the next"]) == ("1", ">99%")
@@ -49,6 +51,7 @@ def test_the_table_of_a_page_is_written_next_to_it(data, tmp_path):
     data.to_csv(folder / "data.csv", index=False)
     assert write_leaderboards("leaderboard", tmp_path) == [tmp_path / "leaderboard.md"]
     page = (tmp_path / "leaderboard.md").read_text()
+    assert page.splitlines()[0].endswith(" At 0.14M parameters of dense and 9 tokens for each")
     assert "## Equal time" in page
     assert "`leaderboard/leaderboard/provenance.json`" in page
     numbers = pd.read_csv(tmp_path / "leaderboard.csv")

@@ -28,7 +28,7 @@ def write_recipe(folder: Path, rows: list[dict]) -> None:
     folder.mkdir(parents=True)
     (folder / "verdicts.json").write_text(json.dumps(rows))
     (folder / "figure.svg").write_text(SVG)
-    ranks = [f"{panel},stem-full,FLOPs,1,0,2,5" for panel in COLUMNS]
+    ranks = [f"{panel},dense,FLOPs,1,0,2,5" for panel in COLUMNS]
     printed = [f"estimates,{name},,1,,," for name in load().recipes["paper_audit"].estimates]
     (folder / "data.csv").write_text("\n".join(["panel,what,x,value,ci_low,ci_high,count", *ranks, *printed]))
 

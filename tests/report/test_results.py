@@ -14,7 +14,7 @@ from stemrepro.report import forest
 from stemrepro.report.evidence import OWN_SETTINGS, evidence_for, judged, verdict_rows
 from stemrepro.report.results import mean_row, save
 from stemrepro.report.style import use_style
-from stemrepro.verdicts.contrast import Contrast, Unmeasured
+from stemrepro.verdicts.contrast import Contrast, Unmeasured, of_share
 from stemrepro.verdicts.rule import NOT_ATTEMPTED, TOO_EASY, TOO_SHORT, TOO_SMALL
 
 VALUES = {
@@ -153,6 +153,14 @@ def test_a_line_of_data_is_a_mean_with_its_95_percent_interval():
     half = 4.302653 * 1 / np.sqrt(3)  # Student's quantile at two degrees of freedom
     assert (row["value"], row["count"], row["x"]) == (2.0, 3, 3)
     assert (row["ci_low"], row["ci_high"]) == (pytest.approx(2 - half), pytest.approx(2 + half))
+
+
+def test_a_line_of_a_share_has_the_plain_mean_and_an_interval_on_logits_that_holds_it():
+    share = of_share(np.array([90.0, 99.0, 99.0]), 100)
+    row, low = mean_row("panel", "what", 3, share, 10), share.interval(0.05)[0]
+    assert (row["value"], row["ci_low"]) == (pytest.approx(9.6), pytest.approx(low / 10))
+    assert 5 < row["ci_low"] < 9.6 < row["ci_high"] < 10
+    assert mean_row("panel", "what", 3, of_share(np.full(3, 100.0), 100))["ci_high"] == 100
 
 
 def test_the_forest_shows_every_claim_in_units_of_what_counts(given, catalog):

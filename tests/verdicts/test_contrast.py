@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit, logit
 
-from stemrepro.verdicts.contrast import Contrast, combined, logits_of, of_shares, share_interval, unpaired
+from stemrepro.verdicts.contrast import Contrast, combined, logits_of, of_share, of_shares, unpaired
 
 
 @pytest.mark.parametrize("level", [0.95, 0.99])
@@ -67,14 +67,15 @@ def test_no_interval_of_a_share_leaves_the_scale(pair):
         low, high = of_shares(first, second, 20, paired=False).interval(0.001)
         other = 100 * expit(logits_of(second, 20)[0]).mean()
         assert -other <= low <= high <= 100 - other  # added to the other arm it stays a share
-        low, high = share_interval(first, 20)
+        low, high = of_share(first, 20).interval(0.05)
         assert 0 <= low <= high <= 100
 
 
 def test_the_interval_of_one_share_is_that_of_its_logits():
     percent = np.array([80.0, 83.0, 88.0, 79.0])
     ends = stats.t.interval(0.95, 3, logit(percent / 100).mean(), stats.sem(logit(percent / 100)))
-    assert share_interval(percent, 1e9) == pytest.approx([*(100 * expit(np.array(ends)))])
+    assert of_share(percent, 1e9).mean == pytest.approx(82.5)
+    assert of_share(percent, 1e9).interval(0.05) == pytest.approx([*(100 * expit(np.array(ends)))])
 
 
 def test_seeds_that_agree_to_the_item_are_still_known_to_one_item_alone():

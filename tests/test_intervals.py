@@ -1,0 +1,54 @@
+"""The committed numbers: no interval of a share leaves its scale, and every mean is the mean of its seeds."""
+
+import csv
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import ROOT
+
+SHARES = {
+    "atlas/knowledge_editing": {"success": 100, "kept": 100, "recall": 100, "by relation": 100, "new": 1, "old": 1},
+    "capacity/knowledge_capacity": {"share": 100, "first": 100},
+    "laptop/benchmark_scores": {"accuracy": 100},
+    "laptop/long_context_capacity": {"share touched": 1, "cache": 100},
+    "laptop/training_stability": {"spikes": 1000},
+    "needle/needle": {"chosen": 100, "generated": 100, "depth": 100, "another key's value": 100},
+    "recall/associative_recall": {"all": 100, "first": 100},
+}
+"""How a panel of shares begins, and its whole."""
+DIFFERENCE = "accuracy - dense"
+MOST = {"spill:rows": 50}
+"""Metrics of shares over a constant, and how far above it a share can be."""
+
+
+@pytest.mark.parametrize("place", SHARES)
+def test_no_interval_of_a_share_leaves_its_scale(place):
+    seen = set()
+    for row in csv.DictReader((ROOT / "results" / place / "data.csv").open(newline="")):
+        start = next((start for start in SHARES[place] if row["panel"].startswith(start)), None)
+        if start and row["ci_low"] and row["panel"] != DIFFERENCE:
+            low, mean, high = (float(row[column]) for column in ("ci_low", "value", "ci_high"))
+            assert 0 <= low <= mean <= high <= SHARES[place][start], row
+            seen.add(start)
+    assert seen == set(SHARES[place])
+
+
+def claims() -> Iterator[tuple[dict, list[float]]]:
+    """Every claim with an interval, of the table and of the recipes, and its differences."""
+    rows = list(csv.DictReader((ROOT / "results/claims.csv").open(newline="")))
+    yield from ((row, [float(value) for value in row["differences"].split()]) for row in rows if row["ci_low"])
+    for path in (ROOT / "results").glob("*/*/verdicts.json"):
+        yield from ((row, row["differences"]) for row in json.loads(path.read_text()) if row["ci_low"] is not None)
+
+
+def test_a_claims_number_is_the_mean_of_its_seeds_and_its_interval_is_possible():
+    for row, differences in claims():
+        ends = [float(row[end]) for end in ("ci99_low", "ci_low", "ours", "ci_high", "ci99_high")]
+        rounding = 1e-6 * max(map(abs, [1, *differences]))
+        assert ends[2] == pytest.approx(sum(differences) / len(differences), abs=rounding), row
+        assert ends == sorted(ends), row
+        if row["unit"] == "points":
+            most = MOST.get(row["metric"], 100)
+            assert -most < ends[0] <= ends[-1] < most, row
