@@ -72,7 +72,7 @@ def open_folder(mix: HubMix, home: str) -> tuple[Any, dict[str, Path]]:
         home: an empty folder, for links to the files and for the library's cache.
 
     Raises:
-        UserError: no file of text, no such configuration or split.
+        UserError: no file of text, no such configuration or split, or one with files elsewhere.
         OSError: a folder can't be read.
     """
     from datasets import load_dataset_builder
@@ -100,6 +100,8 @@ def open_folder(mix: HubMix, home: str) -> tuple[Any, dict[str, Path]]:
         builder.config.sample_by = UNITS[mix.document]
     once: dict[str, str] = {}
     for link in splits[mix.split]:
+        if link not in files:
+            raise UserError(f"{mix.dataset}/README.md names {link}, which lies elsewhere; put it into that folder")
         once.setdefault(os.path.realpath(link), link)  # a link may name a file again
     return builder, {link: files[link] for link in once.values()}
 
