@@ -4,8 +4,9 @@ They go through the same corpus, tokenizer and block steps as the pinned archive
 dataset's order until there is enough text, so that with `streaming` nothing beyond that is downloaded. The corpus step
 holds its documents in memory. A mix with a `sample` is written part by part instead, and goes on where it was killed.
 
-A folder is read file by file, so that an error names the file. It is read through a temporary cache, as the library
-tells files apart by their time, not by what they hold.
+A folder is read file by file, so that an error names the file. The library sees temporary links to its files of text:
+a folder's name may then have the characters of patterns, and suffixes be in capitals. The cache is temporary, too, as
+the library tells files apart by their time, not by what they hold.
 """
 
 import io
@@ -18,6 +19,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest, read_json, sha256, write_json
@@ -26,24 +28,107 @@ from stemrepro.config.mixes import HubMix
 
 LEADING = re.compile(r"\A\ufeff?(?:[^\S\n]*\n)*")
 """A byte order mark and blank lines before a text."""
-SUFFIXES = (".txt", ".jsonl", ".csv", ".parquet")
+TEXT = re.compile(r"\.(txt|jsonl|ndjson|json|csv|tsv|parquet|arrow)(\.(gz|bz2|xz))?$", re.IGNORECASE)
+"""Suffix of a file that is read."""
+SETTINGS = ("README.md", ".huggingface.yaml", "dataset_infos.json")
+"""Files that may say what the library reads, and how."""
 PARTS = "parts"
 """Folder of a large text's documents, a file per part."""
 PART = 2**26
 """Bytes of text of a part; its last document crosses them."""
-KINDS = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]} files"
+KINDS = ".txt, .jsonl, .csv or .parquet files"
+UNITS = {"file": "document", "line": "line"}
+"""What a document of text files is, in the library's words."""
+Table = tuple[str, Callable[[], Iterable[dict]]]
+"""What rows are read from, and a function that reads them."""
 
 
-def resolved_revision(mix: HubMix) -> str:
-    """Return the commit that `mix.revision` is now; for a local folder a hash of its files and of what a document is.
+def entries(folder: str) -> Iterator[Path]:
+    """Yield the files of a folder, and each folder in it that isn't looked into: a link, or one with a name like .git.
+
+    Raises:
+        OSError: a folder can't be read.
+    """
+
+    def stop(error: OSError) -> None:
+        raise error
+
+    for place, folders, files in os.walk(folder, onerror=stop):
+        shut = [name for name in folders if name.startswith((".", "__")) or os.path.islink(os.path.join(place, name))]
+        folders[:] = [name for name in folders if name not in shut]
+        yield from (Path(place, name) for name in (*shut, *files))
+
+
+def names(folder: str, paths: Iterable[Path]) -> str:
+    """Return the first names of a folder's files, hidden ones last, and how many more there are."""
+    every = sorted((path.relative_to(folder).as_posix() for path in paths), key=lambda name: (name[0] == ".", name))
+    return ", ".join(every[:5]) + (f" and {len(every) - 5:,} more" if every[5:] else "")
+
+
+def open_folder(mix: HubMix, home: str) -> tuple[Any, dict[str, Path]]:
+    """Return the library's builder of a local folder, and what is read: a file by the builder's name for it, in order.
+
+    Args:
+        home: an empty folder, for links to the files and for the library's cache.
+
+    Raises:
+        UserError: no file of text, no such configuration or split, or one with files elsewhere.
+        OSError: a folder can't be read.
+    """
+    from datasets import load_dataset_builder
+
+    links, files, every = os.path.realpath(home) + "/text", {}, list(entries(mix.dataset))
+    for path in every:
+        name, suffix = path.relative_to(mix.dataset).as_posix(), TEXT.search(path.name)
+        if name in SETTINGS or (suffix and not path.name.startswith(".")):
+            files[f"{links}/{name}" + (suffix[0].lower() if suffix and not suffix[0].islower() else "")] = path
+    where = f"dataset '{mix.dataset}' (config {mix.config}, split {mix.split})"
+    if all(path.name in SETTINGS for path in files.values()):
+        has = f", this one has {names(mix.dataset, every)}" if every else ""
+        raise UserError(f"{where} has no text; a folder holds {KINDS}{has}")
+    logging.getLogger("datasets").setLevel(logging.CRITICAL)  # our own message says what failed in one sentence
+    try:
+        for link, path in files.items():
+            os.makedirs(os.path.dirname(link), exist_ok=True)
+            os.symlink(path.absolute(), link)
+        builder = load_dataset_builder(links, mix.config, cache_dir=f"{home}/cache")
+    except Exception as error:
+        raise UserError(f"{where}: {cause(error).replace(links, mix.dataset)}; a folder holds {KINDS}") from error
+    if mix.split not in (splits := builder.config.data_files):
+        raise UserError(f"dataset '{mix.dataset}' has no split '{mix.split}'; it has {', '.join(map(str, splits))}")
+    if hasattr(builder.config, "sample_by"):  # text files, which the library would cut into lines
+        builder.config.sample_by = UNITS[mix.document]
+    once: dict[str, str] = {}
+    for link in splits[mix.split]:
+        if link not in files:
+            raise UserError(f"{mix.dataset}/README.md names {link}, which lies elsewhere; put it into that folder")
+        once.setdefault(os.path.realpath(link), link)  # a link may name a file again
+    return builder, {link: files[link] for link in once.values()}
+
+
+def folder_revision(mix: HubMix, files: Iterable[Path]) -> str:
+    """Return a hash of a local folder's files that are read, and how; what else lies there is named.
+
+    Raises:
+        OSError: a file or a folder can't be read.
+    """
+    read = set(files)
+    if left := set(entries(mix.dataset)) - read:
+        print(
+            f"{mix.dataset}: files read: {len(read):,}; not read, as of another kind or split, hidden or linked: "
+            f"{len(left):,} ({names(mix.dataset, left)})",
+            file=sys.stderr,
+        )
+    read |= {path for name in SETTINGS if (path := Path(mix.dataset, name)).is_file()}
+    return "local-" + digest([mix.document, {path.relative_to(mix.dataset).as_posix(): sha256(path) for path in read}])
+
+
+def hub_revision(mix: HubMix) -> str:
+    """Return the commit that `mix.revision` is now.
 
     Raises:
         UserError: the hub can't be reached or knows no such dataset or revision.
     """
-    if mix.local:
-        folder = Path(mix.dataset)
-        files = sorted(path for path in folder.rglob("*") if path.is_file())
-        return "local-" + digest([mix.document, {path.relative_to(folder).as_posix(): sha256(path) for path in files}])
     from huggingface_hub import HfApi
 
     try:
@@ -65,7 +150,7 @@ def cause(error: BaseException) -> str:
 
 def broken_line(file: str) -> str:
     """Return which line of a JSONL file isn't a JSON object, and why; "" for a sound file and for other kinds."""
-    if file.endswith(".jsonl"):
+    if file.lower().endswith(".jsonl"):
         with open(file, "rb") as lines:
             for number, line in enumerate(lines, 1):
                 try:
@@ -77,49 +162,34 @@ def broken_line(file: str) -> str:
     return ""
 
 
-def tables(mix: HubMix, revision: str, cache: str) -> Iterator[tuple[str, Callable[[], Iterable[dict]]]]:
-    """Yield what rows are read from, and a function that reads them: each file of a local folder, or the hub's dataset.
+def folder_tables(mix: HubMix, builder: Any, files: dict[str, Path]) -> Iterator[Table]:
+    """Yield each file that `open_folder` returned; UserError where one is empty."""
+    features = builder.info.features
+    for link, path in files.items():
+        if not path.stat().st_size:
+            raise UserError(f"{path} is empty; delete it")
+        builder.config.data_files, builder.info.features = {mix.split: [link]}, features
+        yield str(path), lambda: builder.as_streaming_dataset(split=mix.split)
 
-    Raises:
-        UserError: there is no such split, or a file is empty.
-    """
+
+def hub_tables(mix: HubMix, revision: str) -> Iterator[Table]:
+    """Yield a dataset of the hub."""
     from datasets import load_dataset_builder
 
-    if mix.local:
-        logging.getLogger("datasets").setLevel(logging.CRITICAL)  # our own message says what failed in one sentence
-    how = {"cache_dir": cache} if mix.local else {"revision": revision}
-    builder = load_dataset_builder(mix.dataset, mix.config, **how)
-    if hasattr(builder.config, "sample_by"):  # text files, which the library would cut into lines
-        unit = {"file": "document", "line": "line"}[mix.document]
-        builder = load_dataset_builder(mix.dataset, mix.config, sample_by=unit, **how)
-    if not mix.local:
-        if not mix.streaming:
-            builder.download_and_prepare()
-        read = builder.as_streaming_dataset if mix.streaming else builder.as_dataset
-        yield mix.dataset, lambda: read(split=mix.split)
-        return
-    splits, features = builder.config.data_files, builder.info.features
-    if mix.split not in splits:
-        raise UserError(f"dataset '{mix.dataset}' has no split '{mix.split}'; it has {', '.join(map(str, splits))}")
-    named = {os.path.realpath(file) for files in splits.values() for file in files}
-    every = [path for path in Path(mix.dataset).rglob("*") if path.suffix in SUFFIXES]
-    if left := sorted(str(path) for path in every if os.path.realpath(path) not in named):
-        print(
-            f"{mix.dataset}: files of another kind, or of no split, are not read: {', '.join(left[:5])}",
-            file=sys.stderr,
-        )
-    for file in splits[mix.split]:
-        if not os.path.getsize(file):
-            raise UserError(f"{file} is empty; delete it")
-        builder.config.data_files, builder.info.features = {mix.split: [file]}, features
-        yield file, lambda: builder.as_streaming_dataset(split=mix.split)
+    builder = load_dataset_builder(mix.dataset, mix.config, revision=revision)
+    if hasattr(builder.config, "sample_by"):
+        builder = load_dataset_builder(mix.dataset, mix.config, sample_by=UNITS[mix.document], revision=revision)
+    if not mix.streaming:
+        builder.download_and_prepare()
+    read = builder.as_streaming_dataset if mix.streaming else builder.as_dataset
+    yield mix.dataset, lambda: read(split=mix.split)
 
 
 def text_of(mix: HubMix, row: dict, file: str, number: int) -> str | None:
     """Return a row's text without blank lines around it; None where the row has none.
 
     Raises:
-        UserError: no such column, or something else than text in it.
+        UserError: no such column, something else than text in it, or a text file in another encoding.
     """
     if mix.text not in row:
         raise UserError(
@@ -131,10 +201,12 @@ def text_of(mix: HubMix, row: dict, file: str, number: int) -> str | None:
             f"{file}, row {number}: column '{mix.text}' holds {value!r:.40} of type {type(value).__name__}, not text; "
             "write it as a string, or name another column in recipes/mixes.yaml"
         )
+    if value and "\0" in value and file.lower().endswith(".txt"):
+        raise UserError(f"{file} has NUL characters, as UTF-16 or a damaged file has; save it in UTF-8")
     return value and LEADING.sub("", value).rstrip()
 
 
-def texts(mix: HubMix, revision: str, place: dict | None = None) -> Iterator[str | None]:
+def texts(mix: HubMix, tables: Iterable[Table], place: dict | None = None) -> Iterator[str | None]:
     """Return the text of every row, in the dataset's order; None where a row has none.
 
     Args:
@@ -145,30 +217,29 @@ def texts(mix: HubMix, revision: str, place: dict | None = None) -> Iterator[str
     """
     place = {} if place is None else place
     where = f"dataset '{mix.dataset}' (config {mix.config}, split {mix.split})"
-    right = f"a folder holds {KINDS}" if mix.local else "see its page on the hub"
-    with TemporaryDirectory() as cache:
-        try:
-            for table, (file, read) in enumerate(tables(mix, revision, cache)):
-                if table < place.get("table", 0):
-                    continue
-                if mix.local:
-                    where, right = file, f"mend it or take it out; a folder holds {KINDS}"
-                rows, first, has_text = read(), 1, False
-                if table == place.get("table"):
-                    rows.load_state_dict(place["rows"])
-                    first, has_text = place["number"] + 1, place["has_text"]
-                for number, row in enumerate(rows, first):
-                    text = text_of(mix, row, where, number)
-                    has_text = has_text or bool(text)
-                    place |= {"table": table, "rows": rows, "number": number, "has_text": has_text}
-                    yield text
-                if not has_text:
-                    raise UserError(f"{where} has no text in column '{mix.text}'; {right}")
-        except UserError:
-            raise
-        except Exception as error:  # the library has others for each kind of file
-            right = "save it in UTF-8" if isinstance(error, UnicodeError) else right
-            raise UserError(broken_line(where) or f"{where}: {cause(error)}; {right}") from error
+    right = "see its page on the hub"
+    try:
+        for table, (file, read) in enumerate(tables):
+            if table < place.get("table", 0):
+                continue
+            if mix.local:
+                where, right = file, f"mend it or take it out; a folder holds {KINDS}"
+            rows, first, has_text = read(), 1, False
+            if table == place.get("table"):
+                rows.load_state_dict(place["rows"])
+                first, has_text = place["number"] + 1, place["has_text"]
+            for number, row in enumerate(rows, first):
+                text = text_of(mix, row, where, number)
+                has_text = has_text or bool(text)
+                place |= {"table": table, "rows": rows, "number": number, "has_text": has_text}
+                yield text
+            if not has_text:
+                raise UserError(f"{where} has no text in column '{mix.text}'; {right}")
+    except UserError:
+        raise
+    except Exception as error:  # the library has others for each kind of file
+        right = "save it in UTF-8" if isinstance(error, UnicodeError) else right
+        raise UserError(broken_line(where) or f"{where}: {cause(error)}; {right}") from error
 
 
 def saved(place: dict) -> dict:
@@ -183,12 +254,12 @@ def begin(folder: Path, request: dict) -> None:
         write_json(folder / "request.json", request)
 
 
-def take_whole(mix: HubMix, revision: str, folder: Path) -> dict:
+def take_whole(mix: HubMix, revision: str, tables: Iterable[Table], folder: Path) -> dict:
     """Write `folder`/documents.jsonl; return how many documents, bytes of text, and rows without text there were."""
     limit, size, count, empty = mix.megabytes * 10**6, 0, 0, 0
     unfinished = folder / "documents.jsonl.part"
     with open(unfinished, "w", encoding="utf-8") as file, bar(mix.dataset, limit) as progress:
-        for number, text in enumerate(texts(mix, revision)):
+        for number, text in enumerate(texts(mix, tables)):
             empty += text is None
             if text:
                 file.write(json.dumps({"id": f"{number:09d}", "text": text}, ensure_ascii=False) + "\n")
@@ -202,7 +273,7 @@ def take_whole(mix: HubMix, revision: str, folder: Path) -> dict:
     return {"documents": count, "bytes": size, "empty": empty}
 
 
-def take_parts(mix: HubMix, revision: str, folder: Path) -> dict:
+def take_parts(mix: HubMix, revision: str, tables: Iterable[Table], folder: Path) -> dict:
     """Write `folder`/parts/<number>.parquet, a column "text" each; return what `take_whole` does, and "parts".
 
     Next to each part, <number>.json says what it holds and where reading stood, from where a killed run goes on. They
@@ -217,7 +288,7 @@ def take_parts(mix: HubMix, revision: str, folder: Path) -> dict:
         notes.append(read_json(note))
     place, limit = dict(notes[-1]["place"]) if notes else {}, mix.megabytes * 10**6
     total = sum(note["bytes"] for note in notes)
-    rest = texts(mix, revision, place)
+    rest = texts(mix, tables, place)
     with bar(mix.dataset, limit, total) as progress:
         while total < limit:
             kept, size, empty = [], 0, 0
@@ -253,11 +324,17 @@ def take(mix: HubMix, folder: Path) -> None:
     existing = read_json(about) if about.exists() else {}
     if existing.get("asked") == request and not mix.local:
         return
-    revision = resolved_revision(mix)
-    if revision == existing.get("revision") and existing["asked"] == request:
-        return
-    about.unlink(missing_ok=True)
-    taken = (take_parts if mix.sample else take_whole)(mix, revision, folder)
+    with TemporaryDirectory() as home:
+        if mix.local:
+            builder, files = open_folder(mix, home)
+            revision, tables = folder_revision(mix, files.values()), folder_tables(mix, builder, files)
+        else:
+            revision = hub_revision(mix)
+            tables = hub_tables(mix, revision)
+        if revision == existing.get("revision") and existing["asked"] == request:
+            return
+        about.unlink(missing_ok=True)
+        taken = (take_parts if mix.sample else take_whole)(mix, revision, tables, folder)
     if empty := taken.pop("empty"):
         print(f"{mix.dataset}: rows left out as they have nothing in column '{mix.text}': {empty:,}", file=sys.stderr)
     write_json(about, {"asked": request, "revision": revision} | taken)

@@ -1,17 +1,19 @@
 """Text from a dataset: a local folder of the hub's form, or of text files, goes all the way to token blocks."""
 
+import gzip
 import json
 import os
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 from datasets import Dataset
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
 from stemrepro.config.mixes import HubMix
-from stemrepro.data.archives import fetch
+from stemrepro.data.archives import PINS, fetch
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.card import data_card
 from stemrepro.data.corpus import build_corpus
@@ -178,7 +180,12 @@ def test_a_line_can_be_a_document_of_its_own(tmp_path):
         ({"a_csv": "text\nvoil\xe0\n".encode("latin-1")}, r"a\.csv: .*; save it in UTF-8"),
         ({"a_txt": " \n"}, r"a\.txt has no text"),
         ({"a_parquet": "PAR1"}, r"a\.parquet: .+; mend it or take it out"),
-        ({}, r"a folder holds \.txt, \.jsonl, \.csv or \.parquet files"),
+        ({"a_JSONL": '{"text": "a"}\n{'}, r"a\.JSONL, line 2 is no JSON object"),
+        ({"a_txt": "a".encode("utf-16-le")}, r"a\.txt has NUL characters, as UTF-16"),
+        ({"a_jsonl": '{"text": "a"}\n', "b_jsonl_gz": "{}"}, r"b\.jsonl\.gz: .+; mend it or take it out"),
+        ({"a_txt": "a", "README_md": README.replace("small/*.parquet", str(PINS))}, r"names .*, which lies elsewhere"),
+        ({"a_md": "a", "b_zip": "b"}, r"has no text; a folder holds \.txt, .* files, this one has a\.md, b\.zip$"),
+        ({}, r"a folder holds \.txt, \.jsonl, \.csv or \.parquet files$"),
     ],
 )
 def test_odd_files_and_rows_are_named(tmp_path, files, words):
@@ -196,14 +203,47 @@ def test_rows_without_text_are_counted(tmp_path, capsys):
     assert "nothing in column 'text': 2" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("other", ["more.jsonl", "notes.txt"])
-def test_files_that_the_library_passes_over_are_named(tmp_path, capsys, other):
-    """Next to a file that is called train: one of no split, or of another kind."""
-    place = folder(tmp_path / "own", train_jsonl='{"text": "a"}\n')
-    (place / other).write_text('{"text": "b"}\n')
-    fetch(text_mix(place), tmp_path / "raw")
-    assert taken(tmp_path / "raw") == ["a"]
-    assert f"are not read: {place / other}\n" in capsys.readouterr().err
+def texts_and_words(place, out, capsys, sample):
+    """What a mix of a folder reads, and what it says, without the bar of progress."""
+    fetch(text_mix(place, sample=sample), out)
+    read = [text for path in sorted((out / "parts").glob("*.parquet")) for text in pd.read_parquet(path)["text"]]
+    return read if sample else taken(out), [line for line in capsys.readouterr().err.splitlines() if "own" in line]
+
+
+@pytest.mark.parametrize("sample", [None, 40])
+def test_what_lies_in_a_folder_is_read_or_named(tmp_path, capsys, sample):
+    """Capitals, compressed files, other kinds, another split, hidden copies, and links; patterns in the path."""
+    place = tmp_path / "[v2] own*"
+    row, outside = '{"text": "%s"}\n', tmp_path / "outside"
+    for name in ("b.md", "b.jsonl~", "b.txt", ".ipynb_checkpoints/a.jsonl", "._a.jsonl", ".git/config", "test/a.jsonl"):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(row % name)
+    (place / "train").mkdir()
+    (place / "train/a.jsonl").write_text(row % "a")
+    (place / "train/b.JSONL").write_text(row % "b")
+    (place / "train/c.Jsonl.GZ").write_bytes(gzip.compress((row % "c").encode()))
+    outside.mkdir()
+    (outside / "d").write_text(row % "d")
+    (place / "train/d.jsonl").symlink_to(outside / "d")
+    for name, to in {"e.jsonl": "a.jsonl", "f.jsonl": "nothing", "g": "../../outside", "h": "."}.items():
+        (place / "train" / name).symlink_to(to)
+    left = "b.jsonl~, b.md, b.txt, test/a.jsonl, train/e.jsonl and 6 more"
+    read, words = texts_and_words(place, tmp_path / "raw", capsys, sample)
+    assert read == ["a", "b", "c", "d"]
+    about = "files read: 4; not read, as of another kind or split, hidden or linked: 11"
+    assert words == [f"{place}: {about} ({left})"]
+
+
+def test_a_hash_of_a_folder_covers_what_is_read_and_how(tmp_path, capsys):
+    place, raw, revisions = folder(tmp_path / "own", a_txt="a"), tmp_path / "raw", []
+    settings = "---\nconfigs:\n- config_name: default\n  data_files: '*.txt'\n---\n"
+    for name, text in (("a.txt", "a"), ("x.md", "x"), ("README.md", settings), ("b.TXT", "b"), ("a.txt", "A")):
+        (place / name).write_text(text)
+        _, words = texts_and_words(place, raw, capsys, None)
+        assert bool(words) == (place / "x.md").exists()
+        revisions.append(json.loads((raw / "hub.json").read_text())["revision"])
+    assert revisions[0] == revisions[1]
+    assert len(set(revisions)) == 4
 
 
 @pytest.mark.slow
