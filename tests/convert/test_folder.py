@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from stemrepro.cli import app
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import digest, write_json
+from stemrepro.common.files import digest, sha256, write_json
 from stemrepro.common.provenance import provenance
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
@@ -96,12 +96,13 @@ def home(sample, tiny, tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
     (home / "data/tiny").mkdir(parents=True)
     (home / "results/tiny").mkdir(parents=True)
-    shutil.copy(sample / "tokenizer.json", home / "data/tiny")
+    for name in ("blocks", "tokenizer.json"):
+        (home / "data/tiny" / name).symlink_to(sample / name)
     (home / "results/tiny/data_card.md").write_text("# Data card\n\nspeeches: public domain\n")
     scale = tiny.model_copy(
         update={"model": tiny.model.model_copy(update={"sequence": 64})}
     )  # answers of the tasks are longer than 32
-    wanted = {arm: (arm, {}) for arm in ARMS}
+    text, wanted = sha256(sample / "blocks/train.bin"), {arm: (arm, {}) for arm in ARMS}
     wanted |= {
         MASKED: ("stem-full", {"document_mask": True}),
         OTHER: ("stem-full", {"rope_base": 77.0, "norm_eps": 0.1}),
@@ -110,7 +111,7 @@ def home(sample, tiny, tmp_path_factory):
         address = Address.parse(name)
         model, training = run_settings(Address(MAIN, arm), ARMS[arm], Variant(), scale)
         folder = home / "runs/tiny" / address.path / "seed0"
-        run = Run(address, 0, replace(model, **fields), training, folder, "sample", sample / "blocks", "f" * 64)
+        run = Run(address, 0, replace(model, **fields), training, folder, "sample", sample / "blocks", text)
         decoder = build(run.model, 0)
         noise = torch.Generator().manual_seed(5)
         with torch.no_grad():
