@@ -304,6 +304,8 @@ def test_the_card_has_the_scores_of_this_very_run(home, tmp_path):
         (lambda home: (home / DENSE / "weights.safetensors").write_bytes(b"x"), r"does not hold the weights"),
         (lambda home: (home / DENSE / "provenance.json").write_text("{}"),
          r"provenance\.json .*commit: Field required"),
+        (lambda home: write_json(home / DENSE / "provenance.json", provenance() | {"epochs": 1, "params_hash": "a1b2"}),
+         r"seed0/provenance\.json is of a run with other settings \(a1b2, not [0-9a-f]{12}\)"),
         (lambda home: (home / DENSE / "diverged.json").write_text("{}"), r"seed0 diverged .* no weights to export"),
         (lambda home: (home / "data/tiny/tokenizer.json").unlink(), r"tokenizer\.json is missing or damaged"),
         (lambda home: (home / "results/tiny/data_card.md").unlink(),
