@@ -15,7 +15,7 @@ export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 LOCKED := $(PIP) --no-deps --require-hashes
 
-.PHONY: reproduce repository test figures ui bundle lint
+.PHONY: reproduce repository place test figures ui bundle lint
 
 reproduce: repository $(BIN)/.installed
 ifeq ($(SCALE)$(RECIPE),)
@@ -72,8 +72,13 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("stemrepro needs Python 3.11 or newer; set PYTHON=") if sys.version_info < (3, 11) else 0'
 	@$(PYTHON) -m venv .venv
 
+# Scripts begin with the folder in which they were installed: pip's first lines are these three.
+place:
+	@[ ! -e $(BIN)/dvc ] || head -n 2 $(BIN)/dvc | grep -qF -e "#!$(CURDIR)/$(BIN)/" -e "exec' $(CURDIR)/$(BIN)/" -e "exec' \"$(CURDIR)/$(BIN)/" || { \
+	  echo ".venv was made in another folder than $(CURDIR); remove it, and make it anew: rm -rf .venv" >&2; exit 2; }
+
 # Every file is one of locks/. A build of torch that pip's find-links has is taken first; that of the index may want CUDA.
-$(BIN)/.installed: pyproject.toml $(wildcard locks/*.txt) | $(BIN)/python
+$(BIN)/.installed: pyproject.toml $(wildcard locks/*.txt) | place $(BIN)/python
 	@echo "Installing into .venv (some minutes the first time)"
 	@$(LOCKED) -q --no-index -r locks/torch.txt 2>/dev/null || $(LOCKED) -r locks/torch.txt
 	@! grep -qs '^Requires-Dist: nvidia' .venv/lib/python3*/site-packages/torch-*.dist-info/METADATA || $(LOCKED) -r locks/cuda.txt

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from stemrepro.common.errors import UserError, unknown
-from stemrepro.data.tokenizer import read_tokenizer
+from stemrepro.evaluation.run_tokenizer import run_tokenizer
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.loss import token_losses
@@ -67,23 +67,16 @@ def load(run: Path | str, data: Path | str = "data", trust: bool = False) -> Loa
     """Return the trained model of a run folder, runs/<scale>/<variant>/<arm>/seed<k>, on the CPU.
 
     Args:
-        data: where tokenizers lie, `data`/<scale>/tokenizer.json, and those of other vocabularies.
+        data: where the scales' tokenizers lie, with the index of their token blocks.
         trust: also execute the file of a network that no arm of the recipes here names; read it before.
 
     Raises:
-        UserError: there is no finished run, no tokenizer of its vocabulary, or its network is such a file.
+        UserError: there is no finished run, no tokenizer of its text, or its network is such a file.
     """
     folder = Path(run)
     settings = read_config(folder)
     model, context = load_folder(folder, trust)
-    parts = folder.resolve().parts
-    if len(parts) < 5:
-        raise UserError(f"{folder} is no folder of a run: runs/<scale>/<variant>/<arm>/seed<k>")
-    home, vocab = Path(data) / parts[-4], model.config.vocab
-    tokenizer = read_tokenizer(home / "tokenizer.json")
-    if tokenizer.get_vocab_size() != vocab:
-        tokenizer = read_tokenizer(home / "vocabularies" / str(vocab) / "tokenizer.json")
-    return Loaded(model, tokenizer, settings.written, context)
+    return Loaded(model, run_tokenizer(folder, Path(data)), settings.written, context)
 
 
 def verdicts(scale: str = "laptop", results: Path | str = "results") -> pd.DataFrame:

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from stemrepro.cli import names
 from stemrepro.common.errors import UserError
+from stemrepro.common.provenance import other_code
 
 
 class Commands(TyperGroup):
@@ -20,6 +21,8 @@ class Commands(TyperGroup):
     def invoke(self, context: typer.Context) -> object:
         """Run a command; bad input ends with exit code 2, Ctrl-C with 130, SIGTERM with 143, SIGHUP with 129."""
         try:
+            if advice := other_code():
+                raise UserError(advice)
             return super().invoke(context)
         except UserError as error:
             sentence, code = str(error), error.code

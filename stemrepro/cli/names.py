@@ -151,4 +151,7 @@ def check_run(folder: Path) -> None:
     """Raise UserError where a folder holds no run."""
     if not (folder / "config.yaml").exists():
         runs = sorted(config.parent.as_posix() for config in RUNS.glob("*/*/*/seed*/config.yaml"))
-        raise unknown("run", folder.as_posix(), runs, f"{RUNS}/")
+        error = unknown("run", folder.as_posix(), runs, f"{RUNS}/")
+        if folder.match(f"{RUNS}/*/*/*/*") and (scale := folder.parts[-4]) in scales():
+            raise UserError(f"{error}; 'make reproduce SCALE={scale}' trains those of that scale")
+        raise error

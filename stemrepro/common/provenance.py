@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydantic import ConfigDict
 
+from stemrepro.common.code_hash import PACKAGE
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged, read_json
 from stemrepro.common.yaml_records import Strict, parse
@@ -28,8 +29,11 @@ def _git(*arguments: str) -> str:
 def commit() -> str:
     """Return the commit of the working directory, or '<commit>+unpacked' of an unpacked archive, else 'unknown'.
 
-    '+changes' means that tracked files differ; edits of an unpacked archive's code can't be seen.
+    '+changes' means that tracked files differ; edits of an unpacked archive's code can't be seen. 'unknown' is also the
+    commit of code that lies elsewhere than the working directory's own (`other_code`).
     """
+    if other_code():
+        return "unknown"
     try:
         head, _ = _git("rev-parse", "HEAD", "HEAD:./").split()  # a repository around a copy of ours has no such folder
         changed = _git("status", "--porcelain", "--untracked-files=no", "--", "stemrepro", "analysis", "recipes")
@@ -37,6 +41,17 @@ def commit() -> str:
         source = COMMIT.read_text(encoding="utf-8").strip() if COMMIT.is_file() else ""
         return "unknown" if source.startswith("$") or not source else f"{source}+unpacked"
     return head + ("+changes" if changed else "")
+
+
+def other_code() -> str:
+    """Return advice where the working directory has code of its own, as a clone has, and other code runs; else ""."""
+    here = Path(PACKAGE.name).absolute()
+    if not (here / "__init__.py").is_file() or here.samefile(PACKAGE):
+        return ""
+    return (
+        f"the code that runs is {PACKAGE}, not {here}: PYTHONPATH or this environment is another folder's; "
+        "make one here: rm -rf .venv && make .venv/bin/.installed && . .venv/bin/activate"
+    )
 
 
 def no_repository(of_dvc: bool = True) -> str:

@@ -80,6 +80,11 @@ def export(run: Path, out: Path, data: Path, scores: Path, results: Path) -> Non
     loaded = load(run, data)
     scale = run.resolve().parts[-4]
     made = read_provenance(run / "provenance.json", Trained)
+    if made.get("params_hash", made_with.params_hash) != made_with.params_hash:
+        raise UserError(
+            f"{run}/provenance.json is of a run with other settings ({made['params_hash']}, not "
+            f"{made_with.params_hash}); put back that of this run, or train the run again"
+        )
     losses = scores / scale / "losses" / made_with.address.path
     ends = {"bos_token_id": END_OF_DOCUMENT, "eos_token_id": END_OF_DOCUMENT, "pad_token_id": END_OF_DOCUMENT}
     files = {

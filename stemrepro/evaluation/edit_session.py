@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer
 from torch import Tensor
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.data.atlas import FILE, read_atlas
-from stemrepro.data.tokenizer import read_tokenizer, token_bytes
+from stemrepro.data.tokenizer import token_bytes
 from stemrepro.evaluation.editing import SCHEMES, capture, mixing, patch, patched_modules
 from stemrepro.evaluation.prompts import Question, ask, padded
+from stemrepro.evaluation.run_tokenizer import run_tokenizer
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.generate import Choose, continuations, greedy
@@ -62,14 +62,13 @@ class EditSession:
         trust: also execute the file of a network that no arm of the recipes here names; read it before.
 
     Raises:
-        UserError: there is no finished run or no tokenizer, or its network is such a file.
+        UserError: there is no finished run or no tokenizer of its text, or its network is such a file.
     """
 
     def __init__(self, folder: Path, data: Path, trust: bool = False) -> None:
         settings = read_config(folder)
         self.model, self.context = load_folder(folder, trust)
-        scale = folder.resolve().parts[-4] if len(folder.resolve().parts) > 4 else ""
-        self.tokenizer: Tokenizer = read_tokenizer(data / scale / "tokenizer.json")
+        self.tokenizer = run_tokenizer(folder, data)
         facts = data / settings.data.mix / "corpus" / FILE
         self.names = tuple(entity.name for entity in read_atlas(facts).entities) if facts.exists() else ()
 

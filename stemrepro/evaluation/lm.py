@@ -25,7 +25,7 @@ from torch import Tensor
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.sums import total
-from stemrepro.data.tokenizer import read_tokenizer
+from stemrepro.evaluation.run_tokenizer import tokenizer_from
 from stemrepro.evaluation.shared_prompts import Request, Row, shared_rows, sharing_mask
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import END_OF_DOCUMENT
@@ -66,9 +66,9 @@ class StemLM(TemplateLM):
 
     @classmethod
     def from_folder(cls, folder: Path | str, tokenizer: Path | str, batch: int = 64) -> "StemLM":
-        """Return the trained model of a run folder; raises UserError as load_folder and read_tokenizer do."""
+        """Return the trained model of a run folder; raises UserError as load_folder and tokenizer_from do."""
         model, context = load_folder(Path(folder))
-        return cls(model, read_tokenizer(tokenizer), context, batch)
+        return cls(model, tokenizer_from(Path(tokenizer), Path(folder)), context, batch)
 
     @property
     def eot_token_id(self) -> int:

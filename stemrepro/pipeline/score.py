@@ -19,6 +19,7 @@ from stemrepro.common.workers import Job, run_jobs
 from stemrepro.common.yaml_records import Strict
 from stemrepro.config.address import Address
 from stemrepro.config.scores import FILES, SCORE_KINDS, KindName
+from stemrepro.evaluation.run_tokenizer import tokenizer_from
 from stemrepro.measures.protocol import MODEL, SCORING, START, STARTS, TRAINED, TRAINING
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.naming import module_of
@@ -139,7 +140,7 @@ def pending(
     """Yield each arm of which a kind is not up to date: its runs, the arguments of scoring, the folder and the key.
 
     Raises:
-        UserError: a run isn't finished, or differs from the plan.
+        UserError: a run isn't finished, or differs from the plan, or the tokenizer isn't its own.
     """
     for address in plan.runs if addresses is None else addresses:
         if not plan.runs[address].seeds.get(kind):
@@ -149,6 +150,8 @@ def pending(
         given = arguments(plan, kind, plan.runs[address], data)
         key, out = score_key(members, kind, given), scores / plan.name / kind / address.path
         if not up_to_date(out, key):
+            if "tokenizer_file" in given:
+                tokenizer_from(given["tokenizer_file"], members[0].folder)
             yield members, given, out, key
 
 

@@ -254,7 +254,8 @@ def test_edit_and_generate_on_a_trained_run(atlas_run, atlas_sample, tmp_path, m
     folder = tmp_path / "runs/tiny/main/stem-full/seed0"
     shutil.copytree(atlas_run("stem-full").folder, folder)
     (tmp_path / "data/tiny").mkdir(parents=True)
-    (tmp_path / "data/tiny/tokenizer.json").symlink_to(atlas_sample / "tokenizer.json")
+    for name in ("blocks", "tokenizer.json"):
+        (tmp_path / "data/tiny" / name).symlink_to(atlas_sample / name)
     (tmp_path / "data/atlas-sample").symlink_to(atlas_sample)
     names = [entity["name"] for entity in json.loads((atlas_sample / "corpus/facts.json").read_text())["entities"]]
     shown = run("edit", "--run", str(folder), "--from", names[0], "--to", names[1])

@@ -38,6 +38,14 @@ def sentence(*arguments):
     return done.stderr
 
 
+def test_a_run_that_is_not_there_yet_comes_with_the_command_that_makes_it(project):
+    said = sentence("export", "runs/atlas/main/stem-full/seed0", "out")
+    assert said.startswith("stemrepro: run 'runs/atlas/main/stem-full/seed0' is unknown; did you mean 'runs/tiny/main/")
+    assert said.endswith("; 'make reproduce SCALE=atlas' trains those of that scale\n")
+    for other in ("runs/atlantis/main/stem-full/seed0", "runs/atlas/main/stem-full", "my/atlas/main/stem-full/seed0"):
+        assert "make" not in sentence("generate", "--run", other, "--prompt", "x")
+
+
 AT = ("--scale", "tiny")
 
 

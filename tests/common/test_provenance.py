@@ -5,10 +5,12 @@ import subprocess
 from importlib.metadata import version
 
 import pytest
+from typer.testing import CliRunner
 
+from stemrepro.cli import app
 from stemrepro.common import provenance
 from stemrepro.common.errors import UserError
-from stemrepro.common.provenance import commit, no_repository
+from stemrepro.common.provenance import commit, no_repository, other_code
 from stemrepro.pipeline.verify import committed_recipes
 from tests.conftest import ROOT
 
@@ -88,6 +90,44 @@ def test_a_refusal_of_gits_is_told_with_its_remedy(repository, monkeypatch):
     assert no_repository(of_dvc=False) == no_repository()
     assert no_repository().startswith("git refuses to read this repository, so that results name no commit: fatal: det")
     assert f"git config --global --add safe.directory {repository}" in no_repository()
+
+
+def test_no_command_runs_other_code_than_the_folders_own(repository):
+    """As in a copied clone, whose environment runs the first one's code."""
+    (repository / "stemrepro").mkdir()
+    assert other_code() == ""  # a folder that is no package, as a clone has from above
+    (repository / "stemrepro/__init__.py").touch()
+    assert other_code().startswith(f"the code that runs is {ROOT / 'stemrepro'}, not {repository / 'stemrepro'}: ")
+    assert commit() == "unknown"
+    done = CliRunner().invoke(app, ["plan", "--scale", "smoke"])
+    assert (done.exit_code, done.stderr) == (2, f"stemrepro: {other_code()}\n")
+    shutil.rmtree("stemrepro")
+    (repository / "stemrepro").symlink_to(ROOT / "stemrepro")
+    assert other_code() == ""
+    assert commit() == git("rev-parse", "HEAD")
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="needs make")
+@pytest.mark.parametrize(
+    ("first_lines", "code"),
+    [
+        ("#!{0}/.venv/bin/python", 0),
+        ("#!/bin/sh\n'''exec' {0}/.venv/bin/python", 0),
+        ("#!/bin/sh\n'''exec' \"{0}/.venv/bin/python", 0),
+        ("#!/first{0}/.venv/bin/python", 2),
+        ("#!/bin/sh\n'''exec' \"/the first/.venv/bin/python", 2),
+    ],
+)
+def test_make_refuses_an_environment_that_was_copied_or_moved(folder, first_lines, code):
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, name)
+    (folder / ".venv/bin").mkdir(parents=True)
+    (folder / ".venv/bin/dvc").write_text(first_lines.format(folder))
+    for name in ("python", ".installed"):
+        (folder / ".venv/bin" / name).touch()
+    done = subprocess.run(["make", ".venv/bin/.installed"], capture_output=True, text=True)
+    assert done.returncode == code
+    assert done.stderr.startswith(f".venv was made in another folder than {folder}; remove it") == bool(code)
 
 
 @pytest.mark.skipif(not shutil.which("make"), reason="needs make")

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from stemrepro.cli import app
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import digest, write_json
+from stemrepro.common.files import digest, sha256, write_json
 from stemrepro.common.provenance import provenance
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
@@ -96,12 +96,13 @@ def home(sample, tiny, tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
     (home / "data/tiny").mkdir(parents=True)
     (home / "results/tiny").mkdir(parents=True)
-    shutil.copy(sample / "tokenizer.json", home / "data/tiny")
+    for name in ("blocks", "tokenizer.json"):
+        (home / "data/tiny" / name).symlink_to(sample / name)
     (home / "results/tiny/data_card.md").write_text("# Data card\n\nspeeches: public domain\n")
     scale = tiny.model_copy(
         update={"model": tiny.model.model_copy(update={"sequence": 64})}
     )  # answers of the tasks are longer than 32
-    wanted = {arm: (arm, {}) for arm in ARMS}
+    text, wanted = sha256(sample / "blocks/train.bin"), {arm: (arm, {}) for arm in ARMS}
     wanted |= {
         MASKED: ("stem-full", {"document_mask": True}),
         OTHER: ("stem-full", {"rope_base": 77.0, "norm_eps": 0.1}),
@@ -110,7 +111,7 @@ def home(sample, tiny, tmp_path_factory):
         address = Address.parse(name)
         model, training = run_settings(Address(MAIN, arm), ARMS[arm], Variant(), scale)
         folder = home / "runs/tiny" / address.path / "seed0"
-        run = Run(address, 0, replace(model, **fields), training, folder, "sample", sample / "blocks", "f" * 64)
+        run = Run(address, 0, replace(model, **fields), training, folder, "sample", sample / "blocks", text)
         decoder = build(run.model, 0)
         noise = torch.Generator().manual_seed(5)
         with torch.no_grad():
@@ -303,6 +304,8 @@ def test_the_card_has_the_scores_of_this_very_run(home, tmp_path):
         (lambda home: (home / DENSE / "weights.safetensors").write_bytes(b"x"), r"does not hold the weights"),
         (lambda home: (home / DENSE / "provenance.json").write_text("{}"),
          r"provenance\.json .*commit: Field required"),
+        (lambda home: write_json(home / DENSE / "provenance.json", provenance() | {"epochs": 1, "params_hash": "a1b2"}),
+         r"seed0/provenance\.json is of a run with other settings \(a1b2, not [0-9a-f]{12}\)"),
         (lambda home: (home / DENSE / "diverged.json").write_text("{}"), r"seed0 diverged .* no weights to export"),
         (lambda home: (home / "data/tiny/tokenizer.json").unlink(), r"tokenizer\.json is missing or damaged"),
         (lambda home: (home / "results/tiny/data_card.md").unlink(),

@@ -15,7 +15,8 @@ def data(atlas_sample, tmp_path_factory):
     """data/ with the tokenizer of scale tiny and the facts of its mix."""
     folder = tmp_path_factory.mktemp("data")
     (folder / "tiny").mkdir()
-    (folder / "tiny/tokenizer.json").symlink_to(atlas_sample / "tokenizer.json")
+    for name in ("blocks", "tokenizer.json"):
+        (folder / "tiny" / name).symlink_to(atlas_sample / name)
     (folder / "atlas-sample").symlink_to(atlas_sample)
     return folder
 

@@ -10,7 +10,8 @@ from safetensors.torch import load_file, save_file
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
-from stemrepro.config.scores import SCORE_KINDS
+from stemrepro.config.scores import SCORE_KINDS, Knowledge
+from stemrepro.data.tokenizer import train_tokenizer
 from stemrepro.evaluation import losses
 from stemrepro.measures.reading import read_summary
 from stemrepro.pipeline.plan import Planned, make_plan
@@ -103,6 +104,21 @@ def test_only_runs_that_ended_are_scored_and_each_once(place):
     write_scores("losses", members, [losses.score(run, quiet, **needs)], needs, out, key)
     assert list(pending(plan, "losses", None, *folders)) == []
     assert list(pending(plan, "benchmarks", None, *folders)) == []
+
+
+def test_planned_runs_are_not_scored_with_another_tokenizer(place, sample, catalog):
+    plan, run, folders = place
+    train(run, quiet)
+    planned = replace(plan.runs[DENSE], seeds={"facts": (0,)})
+    scale = plan.scale.model_copy(update={"knowledge": Knowledge(pairs=3, batch=16)})
+    plan = replace(plan, runs={DENSE: planned}, scale=scale)
+    file = folders[0] / "tiny/tokenizer.json"
+    file.symlink_to(sample / "tokenizer.json")
+    assert len(list(pending(plan, "facts", None, *folders))) == 1
+    file.unlink()
+    train_tokenizer(sample / "corpus/corpus.parquet", 320, file)
+    with pytest.raises(UserError, match=r"its tokens are not those of the text"):
+        list(pending(plan, "facts", None, *folders))
 
 
 @pytest.fixture(scope="module")

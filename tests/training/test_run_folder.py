@@ -14,10 +14,14 @@ from typer.testing import CliRunner
 from stemrepro.api import load
 from stemrepro.cli import app
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import digest
+from stemrepro.common.files import digest, sha256
 from stemrepro.config.address import Address
+from stemrepro.data.encoding import write_blocks
+from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
+from stemrepro.data.vocabularies import write_vocabularies
 from stemrepro.evaluation.edit_session import EditSession
 from stemrepro.evaluation.lm import StemLM
+from stemrepro.evaluation.run_tokenizer import run_tokenizer, tokenizer_from
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.ffn.base import ffn_class
 from stemrepro.training.checkpoint import AtomicCheckpointIO
@@ -111,6 +115,32 @@ def test_no_reader_executes_a_file_that_came_with_a_run(foreign, reader):
         READERS[reader](foreign)
     assert len(str(refused.value).strip().splitlines()) == 1
     assert not Path("executed").exists()
+
+
+@pytest.mark.parametrize("reader", ["generate", "edit", "export", "load", "visitor", "lm"])
+def test_no_reader_takes_another_texts_tokenizer(home, reader, sample, atlas_sample):
+    """Neither that of a text which has replaced the run's, nor one that the run's token blocks weren't made with."""
+    file, corpus, blocks = Path("data/tiny/tokenizer.json"), sample / "corpus/corpus.parquet", Path("data/tiny/blocks")
+    file.unlink()
+    train_tokenizer(corpus, 512, file)
+    with pytest.raises(UserError, match=r"data/tiny/tokenizer\.json .*its tokens are not those of the text that runs/"):
+        READERS[reader](home)
+    blocks.unlink()
+    write_blocks(corpus, file, blocks)
+    wanted, there = (sha256(folder / "train.bin")[:12] for folder in (atlas_sample / "blocks", blocks))
+    words = f"{file} is not the tokenizer of {RUN}, .* sha256 {wanted}: the blocks in data/tiny have {there};"
+    with pytest.raises(UserError, match=words):
+        READERS[reader](home)
+
+
+def test_a_run_in_another_vocabulary_has_that_ones_tokenizer(home, atlas_sample):
+    write_vocabularies(atlas_sample / "corpus/corpus.parquet", [600], Path("data/tiny/vocabularies"))
+    other = Path("data/tiny/vocabularies/600")
+    read = {"train_sha256": sha256(other / "blocks/train.bin")}
+    changed(lambda config: config | {"model": config["model"] | {"vocab": 600}, "data": config["data"] | read})
+    assert run_tokenizer(RUN, Path("data")).to_str() == read_tokenizer(other / "tokenizer.json").to_str()
+    with pytest.raises(UserError, match=r"data/tiny/tokenizer\.json .*its tokens are not those of the text"):
+        tokenizer_from(Path("data/tiny/tokenizer.json"), RUN)
 
 
 @pytest.mark.parametrize("reader", [GENERATE, EDIT])
