@@ -48,6 +48,9 @@ def refusal(run: Run) -> str:
     """Return why a folder doesn't hold the end of a run, or ""."""
     if changes := run.other_settings():
         return f"made with other settings, code or text ({changes})"
+    record = run.folder / "provenance.json"
+    if record.exists() and read_provenance(record, Trained)["params_hash"] != run.params_hash:
+        return "provenance.json is of another run"
     if not run.finished and not weights_stayed(run):
         return "it isn't finished"
     if run.diverged is not None:

@@ -158,10 +158,14 @@ def edited(run: Path, before: str, after: str) -> None:
             lambda run: shutil.copy(run.parents[1] / "stem-full/seed0/weights.safetensors", run),
             "weights.safetensors is of another run",
         ),
+        (
+            lambda run: shutil.copy(run.parents[1] / "stem-full/seed0/provenance.json", run),
+            "provenance.json is of another run",
+        ),
         (lambda run: edited(run, "code: ", "code: a"), "made with other settings, code or text (code: a"),
         (lambda run: edited(run, "256: ", "256: a"), "made with other settings, code or text (data.train_sha256: a"),
     ],
-    ids=["unfinished", "damaged", "another's weights", "other code", "other text"],
+    ids=["unfinished", "damaged", "another's weights", "another's record", "other code", "other text"],
 )
 def test_what_differs_is_refused_with_its_scores(take_in, there, tmp_path, change, reason):
     change(there / "runs/tiny" / DENSE.path / "seed0")
