@@ -21,7 +21,7 @@ import yaml
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
-from stemrepro.common.files import atomic_write, digest
+from stemrepro.common.files import atomic_write, digest, read_json, write_json
 from stemrepro.pipeline.plan import make_plan
 from stemrepro.pipeline.runs import runs_of
 from stemrepro.training.checkpoint import END, STABLE, AtomicCheckpointIO
@@ -96,6 +96,8 @@ def adopt(runs: list[Run], codes: dict[str, str]) -> list[Run]:
             if checkpoint.exists():
                 own = {"run_config": run.config, "stable_phase": run.stable_phase}
                 AtomicCheckpointIO().save_checkpoint(AtomicCheckpointIO().load_checkpoint(checkpoint) | own, checkpoint)
+        if (record := run.folder / "provenance.json").exists():
+            write_json(record, read_json(record) | {"params_hash": run.params_hash})
         atomic_write(path, yaml.safe_dump(run.config, sort_keys=False))
         adopted.append(run)
     return adopted

@@ -1,4 +1,4 @@
-"""Where a result came from: commit, versions, machine, time. Kept next to results and never hashed."""
+"""Where a result came from: commit, versions, machine, time. Kept next to results, and hashed of runs alone."""
 
 import os
 import platform
@@ -97,10 +97,11 @@ class Trained(Made):
     """What the provenance.json of a run has."""
 
     epochs: float
+    params_hash: str
 
 
 def read_provenance(path: Path, kind: type[Made] = Made) -> dict:
-    """Read a provenance.json; UserError where it is damaged."""
+    """Read a provenance.json; UserError where it is missing or damaged."""
     value = read_json(path)
     try:
         parse(kind, value, path, exact=True)

@@ -11,7 +11,7 @@ from tokenizers.processors import TemplateProcessing
 
 from stemrepro.api import load
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import atomic_write, write_json
+from stemrepro.common.files import atomic_write, damaged, write_json
 from stemrepro.common.provenance import Trained, read_provenance
 from stemrepro.convert.card import card
 from stemrepro.convert.weights import check, settings, weights
@@ -79,12 +79,9 @@ def export(run: Path, out: Path, data: Path, scores: Path, results: Path) -> Non
     check(made_with.model)  # before a network is imported that can't be exported
     loaded = load(run, data)
     scale = run.resolve().parts[-4]
-    made = read_provenance(run / "provenance.json", Trained)
-    if made.get("params_hash", made_with.params_hash) != made_with.params_hash:
-        raise UserError(
-            f"{run}/provenance.json is of a run with other settings ({made['params_hash']}, not "
-            f"{made_with.params_hash}); put back that of this run, or train the run again"
-        )
+    made = read_provenance(record := run / "provenance.json", Trained)
+    if made["params_hash"] != made_with.params_hash:
+        raise damaged(record, "it is of a run with other settings")
     losses = scores / scale / "losses" / made_with.address.path
     ends = {"bos_token_id": END_OF_DOCUMENT, "eos_token_id": END_OF_DOCUMENT, "pad_token_id": END_OF_DOCUMENT}
     files = {

@@ -53,6 +53,7 @@ def write_share(name: str, files: list[File], tokens: int, sizes: list[int], out
             continue
         path, documents, size = out / f"{name}-{number:05d}.bin", 0, 0
         source = np.memmap(file.path, dtype=dtype, mode="r")
+        path.unlink(missing_ok=True)  # it may be a link into DVC's cache, or a training may have it mapped
         with open(path, "wb") as opened:
             for first in range(0, count, PIECE):
                 piece = np.array(source[first : min(first + PIECE, count)])

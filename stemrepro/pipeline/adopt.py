@@ -24,7 +24,9 @@ from stemrepro.training.run import Run
 
 
 def unpacked(archive: Path, out: Path) -> None:
-    """Unpack a tar archive into a folder; nothing gets out of it, and no link or device is made.
+    """Unpack a tar archive into a folder; nothing gets out of it, and no symbolic link or device is made.
+
+    Of equal files that DVC's cache holds once, tar packs the second one as a hard link to the first.
 
     Raises:
         UserError: the file is no such archive, or holds what has no place in one.
@@ -32,8 +34,9 @@ def unpacked(archive: Path, out: Path) -> None:
     try:
         with tarfile.open(archive) as opened:
             for member in opened:
-                if not (member.isfile() or member.isdir()):
-                    raise UserError(f"{archive}: {member.name} is neither a file nor a folder")
+                if not (member.isfile() or member.isdir() or member.islnk()):
+                    reason = "is neither a file nor a folder; 'tar -chzf' packs what links lead to"
+                    raise UserError(f"{archive}: {member.name} {reason}")
                 opened.extract(member, out, filter="data")
     except (OSError, EOFError, tarfile.TarError) as error:
         raise UserError(f"{archive} can't be read as a tar archive: {error}") from error
@@ -48,6 +51,9 @@ def refusal(run: Run) -> str:
     """Return why a folder doesn't hold the end of a run, or ""."""
     if changes := run.other_settings():
         return f"made with other settings, code or text ({changes})"
+    record = run.folder / "provenance.json"
+    if record.exists() and read_provenance(record, Trained)["params_hash"] != run.params_hash:
+        return "provenance.json is of another run"
     if not run.finished and not weights_stayed(run):
         return "it isn't finished"
     if run.diverged is not None:

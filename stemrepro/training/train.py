@@ -104,10 +104,10 @@ def train(run: Run, report: Report, replace: bool = False, on_eval: Callable[[in
     """Train one run to its end.
 
     It leaves these files, which DVC hashes: config.yaml, metrics.jsonl, weights.safetensors and table snapshots; under
-    WSD the checkpoint that longer runs resume from; the last step's checkpoint where other runs resume from it. DVC
-    doesn't hash provenance.json. Weights are written last, with the hash of the settings in them: a folder that has
-    them is finished. A run whose loss becomes NaN or infinite ends there and leaves diverged.json, {"step": k}, in
-    their place. Resume checkpoints are deleted in either case.
+    WSD the checkpoint that longer runs resume from; the last step's checkpoint where other runs resume from it;
+    provenance.json, which differs from training to training. Weights are written last, with the hash of the settings in
+    them: a folder that has them is finished. A run whose loss becomes NaN or infinite ends there and leaves
+    diverged.json, {"step": k}, in their place. Resume checkpoints are deleted in either case.
 
     Args:
         report: called with (steps done, loss, tokens per second).

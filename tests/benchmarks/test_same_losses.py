@@ -8,7 +8,7 @@ from safetensors.torch import load_file, safe_open
 
 from benchmarks.same_losses import adopt, difference
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import digest
+from stemrepro.common.files import digest, read_json
 from stemrepro.evaluation.weights import load_run
 from stemrepro.training.checkpoint import beginning_of
 from stemrepro.training.run import InitFrom, Run
@@ -41,6 +41,7 @@ def test_runs_of_bit_equal_arms_are_kept_with_their_weights(older):
     assert adopt([older], {"stem-third": "older"}) == [older]
     assert older.other_settings() == ""
     assert load_run(older)
+    assert read_json(older.folder / "provenance.json")["params_hash"] == older.params_hash
     assert all((value == before[name]).all() for name, value in load_file(older.weights).items())
     assert adopt([older], {"stem-third": "older"}) == []
 

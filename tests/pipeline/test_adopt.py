@@ -1,6 +1,7 @@
 """Runs and scores of another machine: taken in if they are what is planned here, refused in a sentence otherwise."""
 
 import json
+import os
 import shutil
 import tarfile
 from pathlib import Path
@@ -84,6 +85,15 @@ def test_what_is_planned_comes_over_byte_for_byte_and_once(take_in, there, tmp_p
     assert take_in() == (taken, [])
 
 
+def test_equal_files_of_a_linked_cache_are_two_files_here(take_in, there, tmp_path):
+    """As 'tar -h' packs what 'cache.type symlink' of DVC leaves in a run folder."""
+    name = f"runs/tiny/{DENSE.path}/seed0/metrics.jsonl"
+    os.link(there / name, there / "runs/tiny/equal")  # which comes first in the archive
+    taken, refused = take_in()
+    assert (len(taken), refused) == (3, [])
+    assert (tmp_path / "here" / name).read_bytes() == (there / name).read_bytes()
+
+
 def test_an_unfinished_run_gives_way_and_another_one_does_not(take_in, there, tmp_path):
     dense, stem = (tmp_path / "here/runs/tiny" / address.path / "seed0" for address in (DENSE, STEM))
     for folder, address in ((dense, DENSE), (stem, STEM)):
@@ -158,10 +168,14 @@ def edited(run: Path, before: str, after: str) -> None:
             lambda run: shutil.copy(run.parents[1] / "stem-full/seed0/weights.safetensors", run),
             "weights.safetensors is of another run",
         ),
+        (
+            lambda run: shutil.copy(run.parents[1] / "stem-full/seed0/provenance.json", run),
+            "provenance.json is of another run",
+        ),
         (lambda run: edited(run, "code: ", "code: a"), "made with other settings, code or text (code: a"),
         (lambda run: edited(run, "256: ", "256: a"), "made with other settings, code or text (data.train_sha256: a"),
     ],
-    ids=["unfinished", "damaged", "another's weights", "other code", "other text"],
+    ids=["unfinished", "damaged", "another's weights", "another's record", "other code", "other text"],
 )
 def test_what_differs_is_refused_with_its_scores(take_in, there, tmp_path, change, reason):
     change(there / "runs/tiny" / DENSE.path / "seed0")
@@ -186,6 +200,6 @@ def test_an_archive_that_is_cut_short_or_holds_a_link_changes_nothing(plan, ther
     refused(r"made\.tar can't be read as a tar archive", ROOT / "README.md", "../out.md")
     refused("holds nothing that is planned", ROOT / "README.md", "README.md")
     (there / "runs/tiny/link").symlink_to("/etc")
-    refused("runs/tiny/link is neither a file nor a folder", there / "runs", "runs")
+    refused("runs/tiny/link is neither a file nor a folder; 'tar -chzf' packs", there / "runs", "runs")
     assert not list((tmp_path / "runs").iterdir())
     assert not (tmp_path / "out.md").exists()
