@@ -96,7 +96,7 @@ class Estimate(Strict):
 
     def slips(self, value: float) -> bool:
         """Return whether a computed number rounds to what is printed give or take one last digit; counts don't."""
-        return self.deviates(value) and self._off(value) <= 3 + 1e-9 and self.tolerance < 0.5
+        return self.deviates(value) and self._off(value) <= 3 + 1e-9 and (self.tolerance or 0) < 0.5
 
     def _off(self, value: float) -> float:
         """Return the distance from the printed number in tolerances, which are halves of its last digit."""
