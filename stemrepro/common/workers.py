@@ -23,7 +23,7 @@ from multiprocessing import resource_tracker, util
 from multiprocessing.sharedctypes import Synchronized
 from queue import Empty
 
-from stemrepro.common.errors import UserError
+from stemrepro.common.errors import UserError, of_system
 from stemrepro.common.progress import Course
 from stemrepro.common.stopping import leave_with_parent
 
@@ -97,6 +97,8 @@ def _work(number: int, job: Job) -> object:
     except (Exception, SystemExit) as error:  # code of the user may exit, even with 0
         if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
             raise UserError(f"no memory was left for {job.name} and those that ran with it; {AGAIN}") from error
+        if isinstance(error, OSError) and (sentence := of_system(error)):
+            raise UserError(f"{job.name}: {sentence}") from error
         raise UserError(f"{job.name} failed:\n{traceback.format_exc()}") from error
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import atomic_write, digest, read_json, sha256, write_json
+from stemrepro.common.files import atomic_write, digest, read_json, sha256, sync, write_json
 from stemrepro.common.progress import bar
 from stemrepro.config.mixes import HubMix
 
@@ -196,8 +196,7 @@ def take_whole(mix: HubMix, revision: str, folder: Path) -> dict:
                 progress.update(len(text.encode()))
             if size >= limit:
                 break
-        file.flush()
-        os.fsync(file.fileno())
+        sync(file)
     unfinished.replace(folder / "documents.jsonl")
     return {"documents": count, "bytes": size, "empty": empty}
 

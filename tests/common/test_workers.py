@@ -11,7 +11,7 @@ import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.workers import Job, run_jobs
-from tests.common.jobs import call, crash, die, hoard, leave, nap, square, state, unsendable, wrong
+from tests.common.jobs import call, crash, die, find_no_room, hoard, leave, nap, square, state, unsendable, wrong
 from tests.conftest import hear_ctrl_c
 
 pytestmark = pytest.mark.slow
@@ -49,6 +49,11 @@ def test_results_come_as_jobs_end():
 def test_bad_input_in_a_worker_is_its_own_sentence():
     with pytest.raises(UserError, match=r"^job 5 is wrong$"):
         call(wrong, [5])
+
+
+def test_what_the_system_refuses_a_worker_is_a_sentence():
+    with pytest.raises(UserError, match=r"^job 1: no room left on the disk \(a\.bin\); make some and run again$"):
+        call(find_no_room, [1])
 
 
 def test_a_crash_names_the_job_and_shows_the_traceback():
