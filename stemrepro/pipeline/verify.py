@@ -22,7 +22,7 @@ SHOWN = 15
 
 def _git(*arguments: str) -> subprocess.CompletedProcess:
     try:
-        return subprocess.run(["git", *arguments], capture_output=True, text=True)
+        return subprocess.run(["git", *arguments], capture_output=True, encoding="utf-8", errors="replace")
     except OSError as error:
         raise UserError(f"verify compares with the committed results, but git can't be run ({error})") from error
 
