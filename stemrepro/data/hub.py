@@ -49,7 +49,7 @@ def resolved_revision(mix: HubMix) -> str:
     try:
         return HfApi().dataset_info(mix.dataset, revision=mix.revision).sha
     except Exception as error:
-        reason = " ".join(str(error).split())[:200]
+        reason = " ".join(str(error).split())[:1000]
         raise UserError(
             f"dataset '{mix.dataset}' at revision '{mix.revision}' can't be read from the hub ({reason}); check the "
             f"name in recipes/mixes.yaml and the network, or give a folder that holds a copy"
@@ -60,7 +60,7 @@ def cause(error: BaseException) -> str:
     """Return what an error comes from, in one line; the library's outer error says only that there was one."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    return " ".join(str(error).split())[:1000] or type(error).__name__
 
 
 def broken_line(file: str) -> str:
