@@ -421,6 +421,13 @@ def test_mistakes_are_named(tmp_path, change, words):
         read_sweep(path)
 
 
+def test_rates_may_be_written_as_powers_of_ten(tmp_path):
+    for rates, read in (("[1e-2, 2e-2]", (0.01, 0.02)), ("{low: 1e-4, high: 1e-1}", Range(low=1e-4, high=0.1))):
+        text = f"{{title: t, sampler: {'grid' if rates[0] == '[' else 'tpe, trials: 2'}, "
+        (tmp_path / "a.yaml").write_text(f"{text}space: {{arm: [dense], learning_rate: {rates}, seed: [1]}}}}")
+        assert read_sweep(tmp_path / "a.yaml").space["learning_rate"] == read
+
+
 def test_the_shipped_sweeps_are_valid(catalog):
     for path in (ROOT / "recipes/sweeps").glob("*.yaml"):
         if path.name == "dvc.yaml":
