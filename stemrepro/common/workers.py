@@ -21,6 +21,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from multiprocessing import resource_tracker, util
 from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
 from queue import Empty
 
 from stemrepro.common.errors import UserError, of_system
@@ -36,6 +37,8 @@ LONGEST_PLACE = 70
 """A socket's path may have some 100 characters; multiprocessing adds 32 to the folder's."""
 NO_MEMORY = ("can't allocate memory", "out of memory")
 """What torch's errors say, on the CPU and on a GPU."""
+QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""Linux's file with the microseconds of processors that a container has in so many microseconds."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 AGAIN = "run again, they resume; fewer 'workers' of the scale (recipes/scales/) take less memory"
 
@@ -63,6 +66,15 @@ class Job:
 
 _shared: dict = {}
 """What a worker has from its parent: the queue of reports."""
+
+
+def cores() -> int:
+    """Return how many cores this process may use: a job's or a container's, of all that the machine has."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # ValueError where the share of time is "max"
+        quota, period = map(int, QUOTA.read_text(encoding="utf-8").split())
+        count = min(count, math.ceil(quota / period))
+    return count
 
 
 def _leave_when_parent_ends() -> None:
@@ -166,7 +178,7 @@ def run_jobs(
         return
     context, others = fork_server(threads, *preload), multiprocessing.active_children()
     queue, slots = context.Queue(), context.Value("i", 0)
-    side = max(1, min(workers, len(jobs), (os.cpu_count() or 1) // threads))
+    side = max(1, min(workers, len(jobs), cores() // threads))
     pool = ProcessPoolExecutor(side, context, _begin, (queue, threads, slots))
     with closing(Course(what, [*jobs, *later], done)) as course:
         try:
