@@ -13,7 +13,7 @@ from stemrepro.common import workers
 from stemrepro.common.errors import UserError
 from stemrepro.common.workers import Job, run_jobs
 from tests.common.jobs import call, crash, die, find_no_room, hoard, leave, nap, square, state, unsendable, wrong
-from tests.conftest import hear_ctrl_c
+from tests.conftest import hear_signals
 
 pytestmark = pytest.mark.slow
 
@@ -137,7 +137,7 @@ def test_ctrl_c_stops_the_workers_at_once(tmp_path):
     paths = [tmp_path / "one", tmp_path / "two"]
     parent = subprocess.Popen(
         [sys.executable, "-c", script, *map(str, paths)], start_new_session=True, stderr=subprocess.PIPE, text=True,
-        preexec_fn=hear_ctrl_c,
+        preexec_fn=hear_signals,
     )  # fmt: skip
     for _ in range(3000):
         if all(path.exists() and path.read_text() for path in paths):
