@@ -67,7 +67,7 @@ def locked(folder: Path, otherwise: str = "") -> Iterator[None]:
         UserError: another process has it, or its disk has no locks.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder.with_name(f".{folder.name}.lock"), "a") as file:
+    with open(folder.with_name(f".{folder.name}.lock"), "ab") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if otherwise else 0))
         except BlockingIOError as error:
