@@ -214,9 +214,10 @@ def asked(tiny):
     return PlannedTasks(**tiny.benchmarks.model_dump(), tasks=TASKS)
 
 
-def hear_ctrl_c() -> None:
-    """For a child process: a shell starts what runs in its background deaf to SIGINT, and children inherit that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def hear_signals() -> None:
+    """For a child process, which inherits deafness: to SIGINT in a shell's background, to SIGHUP below nohup."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def quiet(*_: object) -> None:

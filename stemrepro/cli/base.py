@@ -1,6 +1,5 @@
 """The frame of the command line: failures as one sentence, and the options that commands share."""
 
-import errno
 import signal
 import sys
 from contextlib import suppress
@@ -11,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from stemrepro.cli import names
-from stemrepro.common.errors import UserError
+from stemrepro.common.errors import UserError, of_system
 from stemrepro.common.provenance import other_code
 
 
@@ -32,14 +31,9 @@ class Commands(TyperGroup):
         except MemoryError:
             sentence, code = "no memory is left; end another program, or take a smaller scale, and run again", 2
         except OSError as error:
-            where = f" ({error.filename})" if error.filename else ""
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                sentence, code = f"no room left on the disk{where}; make some and run again", 2
-            elif isinstance(error, PermissionError | IsADirectoryError | NotADirectoryError):
-                sentence = f"{error.strerror.lower()}{where}; look at that file and at who may read and write it"
-                code = 2
-            else:
+            if not (sentence := of_system(error)):
                 raise
+            code = 2
         with suppress(BrokenPipeError):  # the exit code remains where nobody reads
             print(f"stemrepro: {sentence}", file=sys.stderr, flush=True)
         raise typer.Exit(code)

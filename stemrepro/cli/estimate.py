@@ -1,13 +1,12 @@
 """The estimated cost of a plan, and its arms as a table."""
 
-import os
-
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from stemrepro.cli.cost_table import short
 from stemrepro.common.progress import duration
+from stemrepro.common.workers import cores
 from stemrepro.config.arm import shaped
 from stemrepro.config.catalog import Catalog
 from stemrepro.model.cost import flops_per_token, parameter_counts, table_bytes_per_token
@@ -18,9 +17,8 @@ GPU_FLOPS = 4e14  # 40% of an H100's peak (989e12 in bf16)
 MANY = 7 * 86_400  # seconds; a longer plan isn't meant for a CPU
 
 
-def estimate(plan: Plan, cores: int | None = None) -> dict:
+def estimate(plan: Plan) -> dict:
     """Estimate runs, tokens, FLOPs, seconds on this machine's CPU and bytes of disk of a plan's training."""
-    cores = cores or os.cpu_count() or 1
     total, threads = {"runs": 0, "tokens": 0, "flops": 0.0, "disk": 0}, 1
     for planned in plan.runs.values():
         counts, seeds, training = parameter_counts(planned.model), len(planned.trained), planned.training
@@ -29,7 +27,7 @@ def estimate(plan: Plan, cores: int | None = None) -> dict:
         total["tokens"] += seeds * tokens
         total["flops"] += planned.flops
         total["disk"] += seeds * (4 * counts["total"] + len(training.snapshots) * 2 * counts["tables"])
-    parallel = min(cores, plan.scale.workers * threads)
+    parallel = min(cores(), plan.scale.workers * threads)
     return total | {"seconds": total["flops"] / CORE_FLOPS / parallel}
 
 

@@ -133,7 +133,7 @@ def track(
 ) -> None:
     """Bring MLflow up to date with run folders and scores, and print the address that shows them."""
     from stemrepro.measures.catalog import load
-    from stemrepro.tracking.server import address, tracking_uri
+    from stemrepro.tracking.server import address, public, tracking_uri
 
     catalog = load()
     catalog.scale(scale)
@@ -147,7 +147,7 @@ def track(
             f"{RUNS / scale} has no runs{named} to track, {SCORES / scale} no losses; train some first "
             f"('make reproduce SCALE={scale}')"
         )
-    print(f"{arms} arms and {count} runs of scale '{scale}' are in {tracking_uri()}; 'make ui' shows them at")
+    print(f"{arms} arms and {count} runs of scale '{scale}' are in {public(tracking_uri())}; 'make ui' shows them at")
     print(f"  {address(experiment, port)}")
 
 

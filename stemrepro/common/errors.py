@@ -1,5 +1,6 @@
 """The one exception that means "the input is wrong": the command line prints its sentence and exits with its code."""
 
+import errno
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -29,3 +30,13 @@ def unknown(what: str, name: str, choices: Iterable[str], where: str) -> UserErr
     if len(names) > MOST_LISTED:
         names, few = get_close_matches(name, names, n=NEAREST, cutoff=0), "among others "
     return UserError(f"{what} {name!r} is unknown{meant} ({where} has {few}{', '.join(names) or 'none'})")
+
+
+def of_system(error: OSError) -> str:
+    """Return a sentence for what the system refused; "" where a missing file, or another process, is the cause."""
+    if not error.strerror or isinstance(error, FileNotFoundError | FileExistsError | ConnectionError):
+        return ""
+    where = f" ({error.filename})" if error.filename else ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"no room left on the disk{where}; make some and run again"
+    return f"{error.strerror.lower()}{where}; look at that file, at its disk, and at who may read and write there"

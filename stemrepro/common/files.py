@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from stemrepro.common.errors import UserError
 
@@ -32,8 +32,7 @@ def atomic_write(path: Path | str, content: str | bytes) -> None:
         temporary = aside
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            sync(file)
         os.replace(temporary, path)
     except BaseException as error:
         if temporary:
@@ -41,31 +40,43 @@ def atomic_write(path: Path | str, content: str | bytes) -> None:
         if isinstance(error, OSError):
             raise UserError(
                 f"{path} could not be written ({error.strerror}); what was there is unharmed: make room, "
-                f"or see who may write there, and run again"
+                f"see who may write there, or move the project to another disk, and run again"
             ) from error
         raise
+
+
+def sync(file: IO) -> None:
+    """Put what was written to an open file on its disk; OSError, with the file's name, where that is refused."""
+    file.flush()
+    try:
+        os.fsync(file.fileno())
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, file.name) from error
 
 
 @contextmanager
 def locked(folder: Path, otherwise: str = "") -> Iterator[None]:
     """Keep other processes out of a folder; the system unlocks it when this process is killed.
 
+    What is locked is a file next to the folder: folders NFS would lock for the processes of one machine alone.
+
     Args:
         otherwise: the error's message where another process has it; "" to wait for that process.
 
     Raises:
-        UserError: another process has it.
+        UserError: another process has it, or its disk has no locks.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
+    with open(folder.with_name(f".{folder.name}.lock"), "ab") as file:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (fcntl.LOCK_NB if otherwise else 0))
+            fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if otherwise else 0))
         except BlockingIOError as error:
             raise UserError(otherwise) from error
+        except OSError as error:
+            raise UserError(
+                f"{folder} can't be locked ({error.strerror}); move the project to a disk whose file system has locks"
+            ) from error
         yield
-    finally:
-        os.close(handle)
 
 
 def json_text(value: object) -> str:

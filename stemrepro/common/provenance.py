@@ -70,16 +70,20 @@ def no_repository(of_dvc: bool = True) -> str:
     return ""
 
 
+INSTRUCTIONS = {"avx2": "avx2", "avx512f": "avx512", "amx_tile": "amx"}
+"""Flags of /proc/cpuinfo for instruction sets that round differently, and their names."""
+
+
 def machine() -> str:
-    """Return the processor and the system, without the host's name."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            model = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "")
-    except OSError:
-        model = platform.processor()
-    return (
-        f"{model or platform.machine()}, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
-    )
+    """Return the processor with its instruction sets and the system, without the host's name."""
+    about: dict[str, str] = {}
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        about = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in reversed(lines))}
+    model = about.get("model name") or platform.processor() or platform.machine()
+    flags = about.get("flags", "").split()
+    sets = " ".join(name for flag, name in INSTRUCTIONS.items() if flag in flags) or "unknown instruction sets"
+    return f"{model} [{sets}], {platform.system()} {platform.machine()}, Python {platform.python_version()}"
 
 
 class Made(Strict):

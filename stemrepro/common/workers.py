@@ -21,9 +21,10 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from multiprocessing import resource_tracker, util
 from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
 from queue import Empty
 
-from stemrepro.common.errors import UserError
+from stemrepro.common.errors import UserError, of_system
 from stemrepro.common.progress import Course
 from stemrepro.common.stopping import leave_with_parent
 
@@ -36,6 +37,8 @@ LONGEST_PLACE = 70
 """A socket's path may have some 100 characters; multiprocessing adds 32 to the folder's."""
 NO_MEMORY = ("can't allocate memory", "out of memory")
 """What torch's errors say, on the CPU and on a GPU."""
+QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""Linux's file with the microseconds of processors that a container has in so many microseconds."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 AGAIN = "run again, they resume; fewer 'workers' of the scale (recipes/scales/) take less memory"
 
@@ -63,6 +66,15 @@ class Job:
 
 _shared: dict = {}
 """What a worker has from its parent: the queue of reports."""
+
+
+def cores() -> int:
+    """Return how many cores this process may use: a job's or a container's, of all that the machine has."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # ValueError where the share of time is "max"
+        quota, period = map(int, QUOTA.read_text(encoding="utf-8").split())
+        count = min(count, math.ceil(quota / period))
+    return count
 
 
 def _leave_when_parent_ends() -> None:
@@ -97,6 +109,8 @@ def _work(number: int, job: Job) -> object:
     except (Exception, SystemExit) as error:  # code of the user may exit, even with 0
         if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
             raise UserError(f"no memory was left for {job.name} and those that ran with it; {AGAIN}") from error
+        if isinstance(error, OSError) and (sentence := of_system(error)):
+            raise UserError(f"{job.name}: {sentence}") from error
         raise UserError(f"{job.name} failed:\n{traceback.format_exc()}") from error
 
 
@@ -164,7 +178,7 @@ def run_jobs(
         return
     context, others = fork_server(threads, *preload), multiprocessing.active_children()
     queue, slots = context.Queue(), context.Value("i", 0)
-    side = max(1, min(workers, len(jobs), (os.cpu_count() or 1) // threads))
+    side = max(1, min(workers, len(jobs), cores() // threads))
     pool = ProcessPoolExecutor(side, context, _begin, (queue, threads, slots))
     with closing(Course(what, [*jobs, *later], done)) as course:
         try:

@@ -3,8 +3,9 @@
 import json
 import re
 import reprlib
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -36,6 +37,21 @@ class Strict(BaseModel):
 Record = TypeVar("Record", bound=Strict)
 
 
+def _records(kind: Any) -> list[type[BaseModel]]:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return [kind]
+    return [record for part in get_args(kind) for record in _records(part)]
+
+
+def _keys(model: type[BaseModel], place: tuple[str | int, ...]) -> list[str]:
+    """Return the keys of the records that may stand at a place in a record."""
+    models = [model]
+    for part in place:  # those of lists and mappings are no fields
+        fields = [one.model_fields[part].annotation for one in models if part in one.model_fields]
+        models = [record for field in fields for record in _records(field)] or models
+    return list(dict.fromkeys(key for one in models for key in one.model_fields))
+
+
 def parse(model: type[Record], value: object, file: Path, key: str = "", exact: bool = False) -> Record:
     """Return `value` as a record; UserError names the file, the key and the value.
 
@@ -47,11 +63,13 @@ def parse(model: type[Record], value: object, file: Path, key: str = "", exact: 
             return model.model_validate_json(json.dumps(value, default=str), strict=True)
         return model.model_validate(value)
     except ValidationError as error:
-        first = error.errors()[0]
+        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")  # else it is said to be missing
         where = ".".join(filter(None, [key, *map(str, first["loc"])]))
         got = "" if isinstance(first["input"], dict) else f" (got {reprlib.repr(first['input'])})"
         if first["type"] == "extra_forbidden":
-            raise UserError(f"{file}: unknown key '{where}'; known are {', '.join(model.model_fields)}") from error
+            known = _keys(model, first["loc"][:-1])
+            near = "".join(f" did you mean '{name}'?" for name in get_close_matches(str(first["loc"][-1]), known, n=1))
+            raise UserError(f"{file}: unknown key '{where}';{near} known are {', '.join(known)}") from error
         message = first["msg"].removeprefix("Value error, ")
         raise UserError(f"{file}: {where + ': ' if where else ''}{message}{got}") from error
 

@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import atomic_write, digest, read_json, sha256, write_json
+from stemrepro.common.files import atomic_write, digest, read_json, sha256, sync, write_json
 from stemrepro.common.progress import bar
 from stemrepro.config.mixes import HubMix
 
@@ -134,7 +134,7 @@ def hub_revision(mix: HubMix) -> str:
     try:
         return HfApi().dataset_info(mix.dataset, revision=mix.revision).sha
     except Exception as error:
-        reason = " ".join(str(error).split())[:200]
+        reason = " ".join(str(error).split())[:1000]
         raise UserError(
             f"dataset '{mix.dataset}' at revision '{mix.revision}' can't be read from the hub ({reason}); check the "
             f"name in recipes/mixes.yaml and the network, or give a folder that holds a copy"
@@ -145,7 +145,7 @@ def cause(error: BaseException) -> str:
     """Return what an error comes from, in one line; the library's outer error says only that there was one."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    return " ".join(str(error).split())[:1000] or type(error).__name__
 
 
 def broken_line(file: str) -> str:
@@ -267,8 +267,7 @@ def take_whole(mix: HubMix, revision: str, tables: Iterable[Table], folder: Path
                 progress.update(len(text.encode()))
             if size >= limit:
                 break
-        file.flush()
-        os.fsync(file.fileno())
+        sync(file)
     unfinished.replace(folder / "documents.jsonl")
     return {"documents": count, "bytes": size, "empty": empty}
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import damaged, read_json, sha256, write_json
+from stemrepro.common.files import damaged, read_json, sha256, sync, write_json
 from stemrepro.common.progress import track
 from stemrepro.data.encoding import write_blocks
 from stemrepro.data.hub import PARTS, begin
@@ -106,8 +106,7 @@ def encode_parts(raw: Path, tokenizer_file: Path, out: Path) -> list[dict]:
                         tokens += len(encoded.ids) + 1
                     documents += len(train)
                     size += sum(len(text.encode()) for text in train)
-                file.flush()
-                os.fsync(file.fileno())
+                sync(file)
             about = {"name": shard.name, "tokens": tokens, "sha256": sha256(shard)}
             write_json(note, {"source": "hub", "shard": about, "documents": documents, "bytes": size})
         written.append(read_json(note))
@@ -127,6 +126,9 @@ def write_large(raw: Path, corpus: Path, tokenizer_file: Path, out: Path) -> Non
     out.mkdir(parents=True, exist_ok=True)
     for shard in train["shards"]:
         (out / shard["name"]).unlink(missing_ok=True)
-        os.link(aside / shard["name"], out / shard["name"])  # what lies aside stays until the index is written
+        try:  # what lies aside stays until the index is written
+            os.link(aside / shard["name"], out / shard["name"])
+        except OSError:  # not every file system has hard links
+            shutil.copyfile(aside / shard["name"], out / shard["name"])
     write_blocks(corpus, tokenizer_file, out, train)
     shutil.rmtree(aside)

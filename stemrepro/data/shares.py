@@ -1,13 +1,12 @@
 """Shares of texts in shards: so many tokens of each text, of each of its files the same part from its start."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import sha256
+from stemrepro.common.files import sha256, sync
 from stemrepro.data.integrity import joined_hash, token_type
 from stemrepro.model.config import END_OF_DOCUMENT
 
@@ -62,8 +61,7 @@ def write_share(name: str, files: list[File], tokens: int, sizes: list[int], out
                 documents += int(np.count_nonzero(piece == END_OF_DOCUMENT))
                 size += int(lengths[piece].sum())
                 opened.write(piece.tobytes())
-            opened.flush()
-            os.fsync(opened.fileno())
+            sync(opened)
         shard = {"name": path.name, "tokens": count, "sha256": sha256(path)}
         written.append({"source": file.source, "shard": shard, "documents": documents, "bytes": size})
     return written

@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 from rich.console import Console
@@ -22,7 +23,7 @@ SHOWN = 15
 
 def _git(*arguments: str) -> subprocess.CompletedProcess:
     try:
-        return subprocess.run(["git", *arguments], capture_output=True, text=True)
+        return subprocess.run(["git", *arguments], capture_output=True, encoding="utf-8", errors="replace")
     except OSError as error:
         raise UserError(f"verify compares with the committed results, but git can't be run ({error})") from error
 
@@ -81,6 +82,14 @@ def first_change(new: str, old: str) -> str:
     return ""
 
 
+def drawn_on(folder: Path, names: Iterable[str]) -> str:
+    """Return the machines on which committed results were drawn; older ones name no instruction sets."""
+    texts = filter(None, (committed(folder / name / "provenance.json") for name in names))
+    machines = sorted({json.loads(text)["machine"] for text in texts})
+    named = (name if "[" in name else f"{name}, instruction sets unknown" for name in machines)
+    return "; ".join(named) or "unknown machines"
+
+
 def verify(scale: str, results: Path, console: Console) -> int:
     """Print what of a scale's results differs from the committed ones.
 
@@ -118,6 +127,7 @@ def verify(scale: str, results: Path, console: Console) -> int:
         lines.append(f"no committed verdicts for scale '{scale}': {', '.join(alone)}")
     if made:
         lines.append(f"{made} scores were made here, on {machine()}; numbers may deviate by half of an error bar")
+        lines.append(f"committed results were drawn on {drawn_on(folder, reference)}")
     else:
         lines.append(f"nothing was scored here, so this vouches for no run: 'make reproduce SCALE={scale}'")
     console.print("\n".join(lines), highlight=False, markup=False)

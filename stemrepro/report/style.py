@@ -54,6 +54,7 @@ def use_style(arms: dict[str, Arm]) -> None:
     for name, arm in arms.items():
         ARM_DASHES[name] = DASHES[before[arm.hue] % len(DASHES)]
         before[arm.hue] += 1
+    mpl.rcdefaults()  # whatever a matplotlibrc of the user says
     sns.set_theme(context="paper", style="ticks", font_scale=0.95)
     mpl.rcParams.update({
         "svg.hashsalt": "stemrepro", "svg.fonttype": "none", "pdf.fonttype": 42, "figure.dpi": 100, "savefig.dpi": 200,

@@ -9,7 +9,8 @@ text and settings that its trials share: where one of them is another the arm be
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, TrialState
 from rich.console import Console
+from sqlalchemy.exc import SQLAlchemyError
 
 from stemrepro.common import mkl_avx512
 from stemrepro.common.errors import UserError
@@ -97,6 +99,30 @@ class ArmStudy:
                     raise
 
 
+def place() -> str:
+    """Return what a sweep's database is called; the address of a server may hold a password."""
+    return (
+        "the database of OPTUNA_STORAGE" if os.environ.get("OPTUNA_STORAGE") else "study.db of the sweep, in sweeps/,"
+    )
+
+
+@contextmanager
+def database() -> Iterator[None]:
+    """Make one sentence of what the database says during the body; UserError."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # Optuna makes several others of the database's
+        cause: BaseException | None = error
+        while cause and not isinstance(cause, SQLAlchemyError):
+            cause = cause.__cause__ or cause.__context__
+        if cause is None:
+            raise
+        reason = " ".join(str(getattr(cause, "orig", cause)).split())
+        raise UserError(f"{place()} can't be used: {reason}; start the sweep again: what is done is kept") from error
+
+
 def open_studies(
     name: str, sweep: Sweep, catalog: Catalog, scale: str, data: Path, out: Path, worker: int = 0
 ) -> list[ArmStudy]:
@@ -115,7 +141,7 @@ def open_studies(
             grace_period=3 * HEARTBEAT, heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=3),
         )  # fmt: skip
     except Exception as error:  # of SQLAlchemy, of a driver, or of one that is missing
-        raise UserError(f"{address} can't be opened: {' '.join(str(error).split())[:200]}") from error
+        raise UserError(f"{place()} can't be opened: {' '.join(str(error).split())}") from error
     for arm, space in spaces.items():
         title = f"{scale}/{name}@{arm}-{counting(arm, sweep, space, catalog, scale, data)}"
         pruner = optuna.pruners.MedianPruner(n_startup_trials=4)
@@ -146,6 +172,7 @@ def table_of(studies: list[ArmStudy]) -> pd.DataFrame:
     return table.drop_duplicates(table.columns.difference(["number", "prose"]), ignore_index=True)
 
 
+@database()
 def run_sweep(
     file: Path, catalog: Catalog, scale: str, data: Path, results: Path, number: int, worker: int, console: Console
 ) -> None:
@@ -194,5 +221,9 @@ def run_sweep(
     with locked(out):
         best = write_results(sweep, table, folder)
         write_json(folder / "provenance.json", provenance() | {"trials": len(table)})
-    lines = [f"for 'tuned' of recipes/scales/{scale}.yaml:", *tuned_lines(best)]
-    console.print(best.to_string(index=False), *lines, sep="\n", highlight=False, soft_wrap=True)
+    lines = []
+    if lost := sorted({*table["arm"]} - {*best["arm"]}):
+        lines.append(f"no trial of {', '.join(lost)} ended with a finite loss; try lower learning rates in {file}")
+    if not best.empty:
+        lines += [best.to_string(index=False), f"for 'tuned' of recipes/scales/{scale}.yaml:", *tuned_lines(best)]
+    console.print(*lines, sep="\n", highlight=False, soft_wrap=True)

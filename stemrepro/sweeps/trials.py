@@ -3,12 +3,13 @@
 import itertools
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
 import optuna
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.files import digest, locked
@@ -45,8 +46,16 @@ class Range(Strict):
         return self
 
 
+def _number(value: object) -> object:
+    """Return the number that a text is; PyYAML takes 1e-2 for a word."""
+    with suppress(ValueError):
+        return float(value) if isinstance(value, str) else value
+    return value
+
+
+Value = Annotated[float | int | str, BeforeValidator(_number)]
 Values = Annotated[
-    Annotated[tuple[float | int | str, ...], Field(min_length=1), Tag("list")] | Annotated[Range, Tag("range")],
+    Annotated[tuple[Value, ...], Field(min_length=1), Tag("list")] | Annotated[Range, Tag("range")],
     Discriminator(lambda value: "range" if isinstance(value, dict | Range) else "list"),
 ]
 Space = dict[Literal[KEYS], Values]

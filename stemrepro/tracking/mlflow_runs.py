@@ -7,6 +7,7 @@ MLflow run is in its folder: what was resumed goes on there.
 import logging
 import os
 import sqlite3
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,8 +32,8 @@ from stemrepro.config.catalog import Catalog
 from stemrepro.measures.items import ArmItems
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.report.metrics import REFERENCE, gap
-from stemrepro.tracking.server import tracking_uri
-from stemrepro.training.run_folder import read_config, read_metrics
+from stemrepro.tracking.server import URI, public, tracking_uri
+from stemrepro.training.run_folder import Settings, read_config, read_metrics
 
 ID = "mlflow_run_id"
 """File of a run folder."""
@@ -40,9 +41,9 @@ ENDS = {"weights.safetensors": "FINISHED", "diverged.json": "FAILED"}
 """Files of a run that ended, and what MLflow calls it."""
 
 
-def log_run(client: MlflowClient, experiment: str, known: dict[str, Run], folder: Path) -> None:
+def log_run(client: MlflowClient, experiment: str, known: dict[str, Run], folder: Path, settings: Settings) -> None:
     """Log what MLflow lacks of a run folder: the run itself with its settings, rows of its evaluations, its end."""
-    settings, file = read_config(folder), folder / ID
+    file = folder / ID
     ends = [(folder / name, status) for name, status in ENDS.items() if (folder / name).exists()]  # before the rows
     run = known.get(file.read_text(encoding="utf-8")) if file.exists() else None
     if run is None or run.data.tags.get("settings") != settings.hash:
@@ -129,7 +130,10 @@ def track(scale: str, catalog: Catalog, names: Sequence[str] = ()) -> tuple[str,
     title = os.environ.get("MLFLOW_EXPERIMENT_NAME") or f"stemrepro {scale}"
     folders = [path.parent for path in sorted((RUNS / scale).glob("*/*/seed*/config.yaml"))]
     scored = [path.parent for path in sorted((SCORES / scale / "losses").glob("*/*/losses.csv"))]
-    trained = {folder: at for folder in folders if str(at := Address(*folder.parts[-3:-1])) in names or not names}
+    asked = {folder: at for folder in folders if str(at := Address(*folder.parts[-3:-1])) in names or not names}
+    trained = {folder: settings for folder, at in asked.items() if (settings := read_config(folder)).address == at}
+    for copy in [folder for folder in asked if folder not in trained]:
+        print(f"stemrepro: {copy} is left out: it holds a run of another folder's name", file=sys.stderr)
     arms = [at for folder in scored if str(at := Address(*folder.parts[-2:])) in names or not names]
     try:
         with locked(RUNS):  # two commands would both make the database, and a run that is missing
@@ -137,12 +141,13 @@ def track(scale: str, catalog: Catalog, names: Sequence[str] = ()) -> tuple[str,
             found = client.get_experiment_by_name(title)
             experiment = found.experiment_id if found else client.create_experiment(title)
             known = {run.info.run_id: run for run in client.search_runs([experiment], max_results=50_000)}
-            for folder in trained:
-                log_run(client, experiment, known, folder)
+            for folder, settings in trained.items():
+                log_run(client, experiment, known, folder, settings)
             for address in arms:
                 if address.arm in catalog.arms and address.variant in (MAIN, *catalog.variants):
                     log_arm(client, experiment, known, address, catalog, scale)
-    except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError) as error:
-        why = f"can't be used ({' '.join(str(error).split())[:200]}); it may be deleted, and is made anew"
-        raise UserError(f"MLflow at {tracking_uri()} {why}") from error
-    return experiment, len({*arms, *trained.values()}), len(trained)
+    except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError, ImportError) as error:
+        remedy = f"see {URI}" if os.environ.get(URI) else "the file may be deleted, and is made anew"
+        why = f"MLflow at {tracking_uri()} can't be used ({' '.join(str(error).split())}); {remedy}"
+        raise UserError(public(why)) from error
+    return experiment, len({*arms, *(settings.address for settings in trained.values())}), len(trained)

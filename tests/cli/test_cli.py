@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from stemrepro import cli
 from stemrepro.cli import app
-from tests.conftest import ROOT, TINY, copy_recipes, hear_ctrl_c
+from tests.conftest import ROOT, TINY, copy_recipes, hear_signals
 
 
 def plain(text):
@@ -178,7 +178,7 @@ def start(arguments, mark):
     """Start a command, as a shell in a terminal does."""
     return subprocess.Popen(
         [sys.executable, "-m", "stemrepro.cli", *arguments], stderr=subprocess.PIPE, text=True, start_new_session=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT), MARK: mark}, preexec_fn=hear_ctrl_c,
+        env=os.environ | {"PYTHONPATH": str(ROOT), MARK: mark}, preexec_fn=hear_signals,
     )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Jobs for workers, in a file that imports little: a worker imports it anew."""
 
+import errno
 import os
 import signal
 import sys
@@ -23,6 +24,10 @@ def wrong(number, report):
 
 def crash(number, report):
     return 1 / number
+
+
+def find_no_room(number, report):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "a.bin")
 
 
 def unsendable(number, report):

@@ -147,3 +147,14 @@ def test_a_package_that_is_not_installed_has_no_version(monkeypatch):
     """Training needs neither DVC nor lm-eval, and must not fail at its end for want of their numbers."""
     monkeypatch.setattr(provenance, "PACKAGES", ("pydantic", "no-such-package"))
     assert provenance._versions.__wrapped__() == {"pydantic": version("pydantic")}
+
+
+def test_a_processor_is_its_name_and_its_instruction_sets(monkeypatch):
+    def described(flags):
+        text = f"processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu {flags}\n\nprocessor\t: 1\n"
+        monkeypatch.setattr(provenance.Path, "read_text", lambda *_, **__: text)
+        return provenance.machine().partition(",")[0]
+
+    assert described("avx avx2 fma") == "AMD EPYC [avx2]"
+    assert described("avx avx2 avx512f avx512_bf16") == "AMD EPYC [avx2 avx512]"
+    assert described("") == "AMD EPYC [unknown instruction sets]"

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from stemrepro.common import workers
 from stemrepro.common.errors import UserError
 from stemrepro.common.workers import Job, run_jobs
-from tests.common.jobs import call, crash, die, hoard, leave, nap, square, state, unsendable, wrong
-from tests.conftest import hear_ctrl_c
+from tests.common.jobs import call, crash, die, find_no_room, hoard, leave, nap, square, state, unsendable, wrong
+from tests.conftest import hear_signals
 
 pytestmark = pytest.mark.slow
 
@@ -25,8 +26,9 @@ def test_results_with_threads_and_allocator_set():
 def test_each_worker_sees_a_device_of_its_own(visible, devices, tmp_path):
     script = (
         "import os, sys\n"
+        "from stemrepro.common import workers\n"
         "from stemrepro.common.workers import Job, run_jobs\n"
-        "os.cpu_count = lambda: 2\n"
+        "workers.cores = lambda: 2\n"
         "jobs = [Job('tests.common.jobs:device', path, path, 1) for path in sys.argv[1:]]\n"
         "print(sorted(device for _, device in run_jobs(jobs, 2, 1, ['tests.common.eight_devices'])))"
     )
@@ -49,6 +51,11 @@ def test_results_come_as_jobs_end():
 def test_bad_input_in_a_worker_is_its_own_sentence():
     with pytest.raises(UserError, match=r"^job 5 is wrong$"):
         call(wrong, [5])
+
+
+def test_what_the_system_refuses_a_worker_is_a_sentence():
+    with pytest.raises(UserError, match=r"^job 1: no room left on the disk \(a\.bin\); make some and run again$"):
+        call(find_no_room, [1])
 
 
 def test_a_crash_names_the_job_and_shows_the_traceback():
@@ -88,9 +95,19 @@ def test_a_worker_that_hangs_ends_with_the_others(tmp_path):
 
 
 def test_no_more_jobs_run_at_a_time_than_there_are_cores_for(monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(workers, "cores", lambda: 1)
     (_, first_end), (second_start, _) = sorted(call(nap, [1, 2]))
     assert first_end <= second_start
+
+
+@pytest.mark.parametrize(("quota", "count"), [("max 100000", 3), ("150000 100000", 2), ("50000 100000", 1), ("", 3)])
+def test_cores_are_those_of_the_job_and_the_container(tmp_path, monkeypatch, quota, count):
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 5, 6}, raising=False)
+    (tmp_path / "cpu.max").write_text(f"{quota}\n")
+    for place in (tmp_path / "cpu.max", *([tmp_path / "nowhere"] if count == 3 else [])):
+        monkeypatch.setattr(workers, "QUOTA", place)
+        assert workers.cores() == count
 
 
 def alive(pid):
@@ -120,7 +137,7 @@ def test_ctrl_c_stops_the_workers_at_once(tmp_path):
     paths = [tmp_path / "one", tmp_path / "two"]
     parent = subprocess.Popen(
         [sys.executable, "-c", script, *map(str, paths)], start_new_session=True, stderr=subprocess.PIPE, text=True,
-        preexec_fn=hear_ctrl_c,
+        preexec_fn=hear_signals,
     )  # fmt: skip
     for _ in range(3000):
         if all(path.exists() and path.read_text() for path in paths):

@@ -13,7 +13,7 @@ import torch
 import yaml
 from lm_eval import simple_evaluate
 from safetensors.torch import save_file
-from transformers import dynamic_module_utils
+from transformers import AutoModelForCausalLM, dynamic_module_utils
 from typer.testing import CliRunner
 
 from stemrepro.cli import app
@@ -229,6 +229,40 @@ def own_modules(tmp_path, monkeypatch):
     forget()
     yield
     forget()
+
+
+@pytest.mark.usefixtures("own_modules")
+@pytest.mark.parametrize(
+    ("name", "asked", "rows"),
+    [
+        ("stem-full", {"new_num_tokens": 301}, 301),
+        ("stem-lowrank", {"pad_to_multiple_of": 64, "mean_resizing": False}, 320),
+        ("stem-full", {"new_num_tokens": 290}, 290),
+    ],
+)
+@torch.no_grad()
+def test_tables_are_resized_with_the_embedding(home, tmp_path, name, asked, rows):
+    """The tokens that stay are read as before; also after a copy was written and loaded, and a second time."""
+
+    def load_from(folder):
+        return AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
+
+    model = load_from(exported(home, name, tmp_path / "out"))
+    model.model.layers[1].mlp.table.weight.requires_grad_(False)
+    tokens, kept = TOKENS.clamp(max=min(rows, 300) - 1), min(rows, 300)
+    before = model(tokens).logits[..., :kept]
+    model.resize_token_embeddings(**asked)
+    tables = [layer.mlp.table for layer in model.model.layers if hasattr(layer.mlp, "table")]
+    assert [(table.num_embeddings, len(table.weight)) for table in tables] == [(rows, rows)] * 3
+    assert [table.weight.requires_grad for table in tables] == [False, True, True]
+    assert all(table.weight.isfinite().all() and table.weight[-1].any() for table in tables)
+    torch.testing.assert_close(model(tokens).logits[..., :kept], before, rtol=0, atol=0)
+    tokens[0, 3] = rows - 1
+    after = model(tokens).logits
+    model.save_pretrained(tmp_path / "copy")
+    torch.testing.assert_close(load_from(tmp_path / "copy")(tokens).logits, after, rtol=0, atol=0)
+    model.model.resize_token_embeddings(310)
+    assert {len(table.weight) for table in tables} == {310}
 
 
 @pytest.mark.usefixtures("own_modules")

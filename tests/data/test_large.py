@@ -190,6 +190,15 @@ def test_killed_blocks_go_on_to_the_same_bytes(made, tmp_path, monkeypatch, at):
     assert files(tmp_path / "cut") == files(made / "blocks")
 
 
+def test_a_disk_without_hard_links_has_the_same_bytes(made, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(large.os, "link", refuse)
+    write_large(made / "raw", made / "corpus/corpus.parquet", made / "tokenizer.json", tmp_path / "copied")
+    assert files(tmp_path / "copied") == files(made / "blocks")
+
+
 def test_unfinished_blocks_of_another_vocabulary_go(made, tmp_path):
     corpus = made / "corpus/corpus.parquet"
     large.encode_parts(made / "raw", made / "tokenizer.json", tmp_path / "blocks.part")

@@ -74,7 +74,11 @@ def take_in(plan, there, tmp_path):
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".lock"
+    }
 
 
 def test_what_is_planned_comes_over_byte_for_byte_and_once(take_in, there, tmp_path):

@@ -106,14 +106,16 @@ def test_tuned_rates_are_those_of_the_family(catalog):
     assert rates("stem-fast", MAIN) == (scale.learning_rate, 8.0)
 
 
-def test_the_estimate_counts_variants_disk_and_cores(catalog):
+def test_the_estimate_counts_variants_disk_and_cores(catalog, monkeypatch):
     tokens = catalog.scale("laptop").training.tokens
-    costs = estimate.estimate(plan.make_plan("laptop", (), only(catalog, "validation_loss")), cores=2)
+    monkeypatch.setattr(estimate, "cores", lambda: 2)
+    costs = estimate.estimate(plan.make_plan("laptop", (), only(catalog, "validation_loss")))
     count = 6 * 5 + 3 + 6 * 3  # five seeds, shuffled rows, and the official initialisation
     assert (costs["runs"], costs["tokens"]) == (count, count * tokens)
     largest = max(parameter_counts(arm.model)["total"] for arm in runs(only(catalog, "validation_loss")).values())
     assert 0 < costs["disk"] < costs["runs"] * 8 * largest
-    slower = estimate.estimate(plan.make_plan("laptop", (), only(catalog, "validation_loss")), cores=1)
+    monkeypatch.setattr(estimate, "cores", lambda: 1)
+    slower = estimate.estimate(plan.make_plan("laptop", (), only(catalog, "validation_loss")))
     assert slower["seconds"] == pytest.approx(2 * costs["seconds"])
     half = estimate.estimate(plan.make_plan("laptop", (), only(catalog, "table_design")))
     assert half["runs"] == 3 * (15 + 1 + 3 + 2)

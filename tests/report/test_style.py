@@ -1,5 +1,6 @@
 """The style guide, and all figures of the committed scores against what code can see of it."""
 
+import matplotlib as mpl
 import pytest
 import seaborn as sns
 from matplotlib.lines import Line2D
@@ -40,6 +41,19 @@ def test_the_last_digits_of_a_layout_leave_no_trace():
     settle(nudged)
     assert render(plain, "svg") == render(nudged, "svg")
     assert render(plain, "pdf") == render(nudged, "pdf")
+    plt.close("all")
+
+
+USERS = {"text.usetex": True, "axes.grid": True, "svg.fonttype": "path", "savefig.bbox": "tight", "font.size": 20,
+         "savefig.facecolor": "red", "axes.prop_cycle": plt.cycler(color="rg"), "path.simplify": False}  # fmt: skip
+"""What a user's matplotlibrc may say."""
+
+
+@pytest.mark.parametrize("kind", ["svg", "pdf", "png"])
+def test_the_users_settings_of_matplotlib_leave_no_trace(kind):
+    plain = render(draw(0.0), kind)
+    with mpl.rc_context(USERS):
+        assert render(draw(0.0), kind) == plain
     plt.close("all")
 
 

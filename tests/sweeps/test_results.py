@@ -2,6 +2,7 @@
 
 import itertools
 
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +12,7 @@ from stemrepro.config.scale import TunedSettings
 from stemrepro.sweeps.results import best_settings, figures, tuned_lines, write_results
 from stemrepro.sweeps.trials import Range, Sweep, read_sweep
 from tests.conftest import ROOT
+from tests.report.test_style import USERS
 
 RATES = [0.005, 0.01, 0.02]
 COMMITTED = sorted(path.parent for path in ROOT.glob("results/*/sweeps/*/data.csv"))
@@ -137,8 +139,9 @@ def test_the_figures_show_each_trial_that_ended(search):
 @pytest.mark.slow
 def test_figures_are_the_same_bytes_each_time_and_none_are_drawn_of_nothing(search, tmp_path):
     sweep, table = search
-    for folder in ("a", "b"):
-        write_results(sweep, table, tmp_path / folder)
+    write_results(sweep, table, tmp_path / "a")
+    with mpl.rc_context(USERS):
+        write_results(sweep, table, tmp_path / "b")
     for path in (tmp_path / "a").iterdir():
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
     write_results(sweep, table.assign(prose=np.inf, state="diverged"), tmp_path / "c")

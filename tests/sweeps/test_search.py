@@ -4,9 +4,11 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -47,10 +49,10 @@ def project(sample, tiny, catalog, tmp_path, monkeypatch):
     return catalog.model_copy(update={"scales": {"tiny": tiny}})
 
 
-def swept(value, catalog, number=1):
+def swept(value, catalog, number=1, console=None):
     """Run a sweep; return its data.csv."""
     Path("sweep.yaml").write_text(yaml.safe_dump(value))
-    run_sweep(Path("sweep.yaml"), catalog, "tiny", DATA, Path("results"), number, 0, Console(quiet=True))
+    run_sweep(Path("sweep.yaml"), catalog, "tiny", DATA, Path("results"), number, 0, console or Console(quiet=True))
     return pd.read_csv("results/tiny/sweeps/sweep/data.csv")
 
 
@@ -350,11 +352,51 @@ def test_workers_are_processes_that_share_the_points(project, tmp_path):
     assert len(list(OUT.glob("runs/*/weights.safetensors"))) == POINTS
 
 
-def test_a_database_that_cannot_be_opened_is_a_sentence(project, quick, monkeypatch):
-    for address in ("./optuna.db", "sqlite:///missing/o.db", "nobase://127.0.0.1/x"):
-        monkeypatch.setenv("OPTUNA_STORAGE", address)
-        with pytest.raises(UserError, match=f"{address} can't be opened: "):
-            swept(GRID, project)
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("./optuna.db", "opened: Could not parse"),
+        ("sqlite:///missing/o.db", "opened: .*unable to open database file"),
+        ("nobase://name:secret@127.0.0.1/x", "opened: Can't load plugin"),
+        ("sqlite:///file:made.db?mode=ro&uri=true", r"used: attempt to write a readonly database; start the sweep ag"),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_a_sentence(project, quick, monkeypatch, address, words):
+    optuna.storages.RDBStorage("sqlite:///made.db")
+    monkeypatch.setenv("OPTUNA_STORAGE", address)
+    with pytest.raises(UserError, match=f"^the database of OPTUNA_STORAGE can't be {words}") as told:
+        swept(GRID, project)
+    assert "secret" not in str(told.value)
+
+
+def test_a_database_that_is_damaged_meanwhile_is_a_sentence(project, monkeypatch):
+    def lose(*_, **__):
+        with closing(sqlite3.connect(OUT / "study.db")) as database:
+            for table in ("trial_user_attributes", "trial_values", "trials"):
+                database.execute(f"drop table {table}")
+        return 1.0
+
+    monkeypatch.setattr(search, "objective", lose)
+    with pytest.raises(UserError, match=r"^study\.db of the sweep, in sweeps/, can't be used: no such table: tri"):
+        swept(GRID, project)
+
+
+def test_arms_without_a_finite_loss_are_named_in_place_of_an_empty_table(project, monkeypatch, capsys):
+    """All of them; or some, while the others have their best."""
+    for lost, words in ((("dense",), "dense"), (("dense", "stem-full"), "dense, stem-full")):
+
+        def diverge(trial, values, lost=lost, **rest):
+            loss = fake_objective(trial, values, **rest)
+            return float("inf") if values["arm"] in lost else loss
+
+        monkeypatch.setattr(search, "objective", diverge)
+        value = GRID | {"title": words, "space": GRID["space"] | {"seed": [len(lost)]}}
+        swept(value, project, console=Console())
+        shown = capsys.readouterr().out
+        assert f"no trial of {words} ended with a finite loss; try lower learning rates in sweep.yaml\n" in shown
+        assert ("stem-full: {learning_rate: 0.02, table_rate_factor: 2}" in shown) == (len(lost) == 1)
+        assert "Empty" not in shown
+        assert ("'tuned'" in shown) == (len(lost) == 1)
 
 
 @pytest.mark.parametrize(
@@ -377,6 +419,13 @@ def test_mistakes_are_named(tmp_path, change, words):
     path.write_text(yaml.safe_dump(GRID | change))
     with pytest.raises(UserError, match=words):
         read_sweep(path)
+
+
+def test_rates_may_be_written_as_powers_of_ten(tmp_path):
+    for rates, read in (("[1e-2, 2e-2]", (0.01, 0.02)), ("{low: 1e-4, high: 1e-1}", Range(low=1e-4, high=0.1))):
+        text = f"{{title: t, sampler: {'grid' if rates[0] == '[' else 'tpe, trials: 2'}, "
+        (tmp_path / "a.yaml").write_text(f"{text}space: {{arm: [dense], learning_rate: {rates}, seed: [1]}}}}")
+        assert read_sweep(tmp_path / "a.yaml").space["learning_rate"] == read
 
 
 def test_the_shipped_sweeps_are_valid(catalog):

@@ -174,6 +174,14 @@ def test_an_arm_that_left_the_recipes_is_still_shown_by_its_runs(project, catalo
     assert set(by_name()) == {"dense", "stem-third seed 0", "stem-third seed 1"}
 
 
+def test_a_copy_of_a_run_folder_is_left_out_and_named(project, catalog, tiny, capsys):
+    shutil.copytree("runs/tiny/main/stem-third", "runs/tiny/main/stem-third-backup")
+    assert tracked(catalog, tiny) == (1, 2)
+    assert set(by_name()) == {"stem-third seed 0", "stem-third seed 1"}
+    told = capsys.readouterr().err.splitlines()
+    assert [line.split()[1] for line in told] == [f"runs/tiny/main/stem-third-backup/seed{seed}" for seed in (0, 1)]
+
+
 def test_a_damaged_run_folder_or_database_and_an_unreachable_server_are_sentences(project, catalog, tiny, monkeypatch):
     Path("bad.db").write_bytes(b"no database" * 1000)
     for uri in (f"sqlite:///{project}/bad.db", "http://127.0.0.1:9", "sqlite:////proc/mlflow.db"):
@@ -181,6 +189,12 @@ def test_a_damaged_run_folder_or_database_and_an_unreachable_server_are_sentence
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
         with pytest.raises(UserError, match=f"MLflow at {uri} can't be used"):
             tracked(catalog, tiny)
+    for uri, words in (("./mlruns", "set `MLFLOW_ALLOW_FILE_STORE=true`"), ("mysql://u:secret@localhost/x", "MySQLdb"),
+                       ("http://u:secret@127.0.0.1:9", "refused")):  # fmt: skip
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+        with pytest.raises(UserError, match=rf"can't be used \(.*{words}.*\); see MLFLOW_TRACKING_URI$") as told:
+            tracked(catalog, tiny)
+        assert "secret" not in str(told.value)
     (FOLDER / "config.yaml").write_text("arm: {name")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project}/mlflow.db")
     with pytest.raises(UserError, match=r"seed1/config\.yaml is missing or damaged"):

@@ -92,7 +92,18 @@ class StemDecoderLayer(LlamaDecoderLayer):
         return hidden_states + self.mlp(self.post_attention_layernorm(hidden_states), token_ids)
 
 
-class StemModel(LlamaModel):
+class ResizedTables:
+    """Tables that get as many rows as the embedding; new rows are drawn as transformers draws the embedding's."""
+
+    def _resize_token_embeddings(self, new_num_tokens, pad_to_multiple_of=None, mean_resizing=True):
+        embedding = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        rows = embedding.num_embeddings
+        for mlp in [module for module in self.modules() if hasattr(module, "table")]:
+            mlp.table = self._get_resized_embeddings(mlp.table, rows, mean_resizing=mean_resizing)
+        return embedding
+
+
+class StemModel(ResizedTables, LlamaModel):
     """Llama's decoder with such layers."""
 
     config_class = StemConfig
@@ -110,7 +121,7 @@ class StemModel(LlamaModel):
         return super().forward(input_ids=input_ids, token_ids=input_ids, **kwargs)
 
 
-class StemForCausalLM(LlamaForCausalLM):
+class StemForCausalLM(ResizedTables, LlamaForCausalLM):
     """The decoder with its output head."""
 
     config_class = StemConfig
