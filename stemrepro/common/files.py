@@ -85,8 +85,8 @@ def damaged(path: Path, error: object) -> UserError:
             f"{path} can't be read ({error.strerror}); it may be whole: see what is in the way and run again"
         )
     return UserError(
-        f"{path} is missing or damaged ({' '.join(str(error).split())}); restore it, or delete it (of a run: its folder) "
-        f"and run 'make reproduce' with its SCALE"
+        f"{path} is missing or damaged ({' '.join(str(error).split())}); restore it, or delete it (of a run: its "
+        f"folder) and run 'make reproduce' with its SCALE"
     )
 
 
