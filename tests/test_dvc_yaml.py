@@ -83,6 +83,22 @@ def test_a_stage_waits_for_all_code_that_it_runs(file, name):
     assert [path for path in files_of_code if not any(path.is_relative_to(dep) for dep in deps)] == []
 
 
+@pytest.mark.parametrize("file", ["dvc.yaml", "studies/dvc.yaml"])
+def test_dvc_removes_no_text_runs_or_scores(file):
+    """Before a stage it removes what doesn't persist, which another command may be reading.
+
+    'dvc exp apply' deletes what its cache could hold and dvc.lock doesn't name: longer studies are mostly made without.
+    """
+    stages = [stage.get("do", stage) for stage in content(file)["stages"].values()]
+    outs = [out for stage in stages for out in (*stage["outs"], *stage.get("metrics", []))]
+    costly = [out for out in outs if not str(out).startswith("{'results/")]
+    assert len(costly) > 9
+    for out in costly:
+        (about,) = out.values()
+        assert about["persist"] is True
+        assert file == "dvc.yaml" or about["cache"] is False
+
+
 def test_every_sweep_is_a_stage_and_has_its_results_where_they_are_committed():
     scale_of = content("recipes/sweeps/dvc.yaml")["vars"][0]["scale_of"]
     assert scale_of.keys() == {path.stem for path in ROOT.glob("recipes/sweeps/*.yaml")} - {"dvc"}

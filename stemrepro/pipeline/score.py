@@ -12,7 +12,7 @@ from pathlib import Path
 
 from stemrepro.common.code_hash import code_hash
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import digest, sha256, write_json
+from stemrepro.common.files import digest, locked, sha256, write_json
 from stemrepro.common.paths import DATA, RUNS, SCORES
 from stemrepro.common.provenance import provenance
 from stemrepro.common.workers import Job, run_jobs
@@ -189,5 +189,6 @@ def evaluate(plan: Plan, kind: KindName, addresses: Iterable[Address]) -> tuple[
         members, given, out, key = groups[group]
         if len(results[group]) == len(members):
             scores = results.pop(group)
-            write_scores(kind, members, [scores[place] for place in range(len(members))], given, out, key)
+            with locked(out.parent):  # another command may score the same runs
+                write_scores(kind, members, [scores[place] for place in range(len(members))], given, out, key)
     return len(groups), total

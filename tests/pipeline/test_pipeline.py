@@ -313,10 +313,12 @@ def test_a_second_clone_pulls_what_it_can_only_read_and_trains_nothing(stages, t
     stages.call("dvc", "push", "-r", "home")
     second = clone_of(stages, tmp_path / "second")
     second.call("dvc", "pull")
+    records = RUNS.replace("weights.safetensors", "provenance.json")
     there, here = (
-        {path.relative_to(place.folder): sha256(path) for path in place.folder.glob(RUNS)} for place in (stages, second)
+        {path.relative_to(place.folder): sha256(path) for each in (RUNS, records) for path in place.folder.glob(each)}
+        for place in (stages, second)
     )
-    assert len(there) == 4
+    assert len(there) == 8
     assert here == there
     trained, scored, output = anew(second, "dvc", "repro", "--allow-missing")
     assert trained == scored == ran(output) == set()
@@ -380,7 +382,11 @@ def test_an_edited_arm_and_new_ones_are_trained_and_scored_alone(restored):
     assert {"figure.svg", "verdicts.json"} <= results  # without a file of its own
 
 
-def test_an_experiment_trains_what_it_sets(stages):
+def test_an_experiment_trains_what_it_sets_and_leaves_nothing_behind(stages):
+    record = stages.folder / "runs/tiny/main/dense/seed0/provenance.json"
+    stages.call("git", "restore", ".")
+    stages.call("dvc", "checkout", "--force", "train")
+    before = record.read_bytes()
     experiment = "dvc", "exp", "run", "-S", "recipes/scales/tiny.yaml:learning_rate=0.02", "score"
     trained, scored, _ = anew(stages, *experiment)
     assert trained == {
@@ -389,4 +395,7 @@ def test_an_experiment_trains_what_it_sets(stages):
     assert {path.split("/")[2] for path in scored} == {"losses", "benchmarks"}
     config = (stages.folder / "runs/tiny/main/dense/seed0/config.yaml").read_text()
     assert "learning_rate: 0.02" in config
+    assert record.read_bytes() != before
     stages.call("git", "restore", ".")
+    stages.call("dvc", "checkout", "train")
+    assert record.read_bytes() == before

@@ -9,11 +9,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from stemrepro.common.errors import UserError
+from stemrepro.common.files import locked
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.scores import SCORE_KINDS, Knowledge
 from stemrepro.data.tokenizer import train_tokenizer
 from stemrepro.evaluation import losses
 from stemrepro.measures.reading import read_summary
+from stemrepro.pipeline import score
 from stemrepro.pipeline.plan import Planned, make_plan
 from stemrepro.pipeline.runs import runs_of
 from stemrepro.pipeline.score import arguments, pending, plan_of, score_key, up_to_date, write_scores
@@ -68,6 +70,24 @@ def test_written_scores_are_up_to_date_and_damaged_ones_are_not(make_run, given,
     for text in ("", "[]", '{"key": 3}'):
         (out / "summary.json").write_text(text)
         assert not up_to_date(out, key)
+
+
+def test_two_commands_write_the_same_scores_one_after_another(place, tmp_path, monkeypatch):
+    """Each removes the folder first, and would find the other's files in it, or miss it."""
+    plan, run, _ = place
+    train(run, quiet)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(score, "run_jobs", lambda *_: [(0, {})])
+    written = []
+
+    def write(kind, members, results, given, out, key):
+        with pytest.raises(UserError, match="busy"), locked(out.parent, "busy"):
+            pass
+        written.append(out.as_posix())
+
+    monkeypatch.setattr(score, "write_scores", write)
+    score.evaluate(plan, "losses", [DENSE])
+    assert written == ["scores/tiny/losses/main/dense"]
 
 
 def test_a_summary_has_the_plan_that_arms_share(make_run, given, tiny, tmp_path):
