@@ -85,7 +85,7 @@ def answered(question: Question, rows: dict[str, list[dict]], catalog: Catalog, 
         claims: the rows, those of the paper first, with what each says and the printed numbers that it counts.
         axis: theirs, as `place_bars` returns it.
         not_attempted: number of claims by the title of their recipe.
-        number, interval: the number next to the answer, as text.
+        number, interval: the number next to the answer, as text, and the verdict of its own claim.
         lead, lead_axis: the row of that number, or None, and an axis for it alone.
     """
     claims, not_attempted, said = [], Counter(), {origin: Counter() for origin in TALLIED}
@@ -125,7 +125,8 @@ def _number(question: Question, claims: list[dict]) -> dict:
     lead = next((row for row in claims if row["name"] == question.number), None)
     if lead and lead["ours"] is not None:
         value, bracket, rest = ours(lead).partition(" (")
-        return {"number": value, "interval": bracket.strip() + rest, "lead": lead, "lead_axis": place_bars([lead])}
+        interval = f"{bracket.strip()}{rest}: {lead['verdict']}"
+        return {"number": value, "interval": interval, "lead": lead, "lead_axis": place_bars([lead])}
     numbers = [number for row in claims if row["says"] for number in row["printed"]]
     same, slips = sum(number.same for number in numbers), sum(number.slip for number in numbers)
     words = f"{same} of {len(numbers)}" + (f", and {counted(str(slips), 'slips')} of the last digit" if slips else "")
