@@ -30,7 +30,9 @@ ENDS = {
 NEW = {
     "leaderboard/leaderboard": {("shape",), ("estimates", "equal-size", "")},
     "ladder/token_ladder": {("estimates", f"lead-falls-with-width-{arm}", "") for arm in ("third", "full")},
-    "width/size_ladder": {("estimates", f"lead-{change}", "") for change in ("rises-full", "falls-full", "falls-third")},
+    "width/size_ladder": {
+        ("estimates", f"lead-{change}", "") for change in ("rises-full", "falls-full", "falls-third")
+    },
 }
 GONE = {
     "width/size_ladder": {("law",), ("misfit",), ("drawn on, fixed",), ("drawn on, grown",)},

@@ -68,8 +68,8 @@ def sizes(rows: list[dict]) -> str:
         return ""
     same, other, _ = (counts[size] for size in SIZES)
     return (
-        f"Of the paper's {counts.total()} tested effects {same + other} can be compared in size: {same} is within a factor of "
-        f"two of the paper's number, {other} isn't. No verdict depends on a size."
+        f"Of the paper's {counts.total()} tested effects {same + other} can be compared in size: {same} is within a "
+        f"factor of two of the paper's number, {other} isn't. No verdict depends on a size."
     )
 
 
