@@ -10,7 +10,7 @@ from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALL, SMALLEST, error_bars, sheet
 
-TITLES = {FLOPS: "Equal FLOPs", SIZE: "Equal parameters", TIME: "Equal time"}
+TITLES = {FLOPS: "Equal FLOPs", SIZE: "Equal size", TIME: "Equal time"}
 LEAD = "below dense's loss (%) →"
 
 
