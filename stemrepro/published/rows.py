@@ -1,0 +1,116 @@
+"""Rows of a published model: by token and layer, the mean of what the layer's FFN reads where the token stands.
+
+W_u of that mean is the mean of W_u x, the row that STEM would read in the up-projection's place (paper, section 3). So
+one mean serves the up-projection and the gate.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from stemrepro.common.progress import track
+from stemrepro.model.transformer import Decoder
+
+BATCH = 8
+"""Sequences of a pass."""
+
+
+@contextmanager
+def watched(model: Decoder, keep: Callable[[int, Tensor, Tensor], None]) -> Iterator[None]:
+    """Call `keep` with each layer, what its FFN reads and what it gives [B, T, D], in every pass."""
+
+    def hook(layer: int) -> Callable:
+        return lambda _, read, out: keep(layer, read[0], out)
+
+    with ExitStack() as hooks:
+        for layer, block in enumerate(model.blocks):
+            hooks.enter_context(block.ffn.register_forward_hook(hook(layer)))
+        yield
+
+
+@dataclass
+class Means:
+    """Means by address: a token, or a pair of tokens that is numbered from the size of the vocabulary on.
+
+    Attributes:
+        index: place of each address in the tables, -1 where it was not seen [addresses].
+        counts: how often each was seen [seen].
+        read: means of what the FFN reads [layers, seen, D].
+        gave: means of what it gives, of tokens alone; other rows are 0 [layers, seen, D].
+    """
+
+    index: Tensor
+    counts: Tensor
+    read: Tensor
+    gave: Tensor
+
+    def save(self, path: Path) -> None:
+        """Write the tables; the file is whole or absent."""
+        aside = path.with_suffix(".part")
+        save_file({name: value.contiguous() for name, value in vars(self).items()}, aside)
+        aside.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> "Means":
+        return cls(**load_file(path))
+
+    def grand(self, table: Tensor, vocab: int) -> Tensor:
+        """Return the mean over all places of a table [layers, seen, D] -> [layers, D]."""
+        seen = self.index[:vocab][self.index[:vocab] >= 0].long()
+        weights = self.counts[seen] / self.counts[seen].sum()
+        return torch.einsum("s,lsd->ld", weights, table[:, seen])
+
+
+@torch.no_grad()
+def means(model: Decoder, tokens: np.ndarray, pairs: np.ndarray, addresses: int) -> Means:
+    """Average over a text by token and by pair.
+
+    Args:
+        tokens: sequences [n, T], each with its start token.
+        pairs: address of each place's pair [n, T], -1 where it has none.
+        addresses: how many there may be.
+    """
+    seen = np.unique(np.concatenate([tokens.ravel(), pairs[pairs >= 0]]))
+    layers, width = len(model.blocks), model.config.width
+    index = torch.full((addresses,), -1, dtype=torch.int32)
+    index[torch.from_numpy(seen.astype(np.int64))] = torch.arange(len(seen), dtype=torch.int32)
+    counts, read = torch.zeros(len(seen)), torch.zeros(layers, len(seen), width)
+    gave = torch.zeros_like(read)
+    for first in track(range(0, len(tokens), BATCH), "rows"):
+        text = torch.from_numpy(tokens[first : first + BATCH].astype(np.int64))
+        token = index[text.flatten()].long()
+        pair = torch.from_numpy(pairs[first : first + BATCH].astype(np.int64)).flatten()
+        paired = (pair >= 0).nonzero().flatten()
+        pair = index[pair[paired]].long()
+        counts.index_add_(0, token, torch.ones(len(token))).index_add_(0, pair, torch.ones(len(pair)))
+
+        def keep(layer: int, x: Tensor, out: Tensor) -> None:
+            read[layer].index_add_(0, token, x.flatten(0, 1)).index_add_(0, pair, x.flatten(0, 1)[paired])
+            gave[layer].index_add_(0, token, out.flatten(0, 1))
+
+        with watched(model, keep):
+            model.hidden(text)
+    return Means(index, counts, read / counts[:, None], gave / counts[:, None])
+
+
+def added(parts: Sequence[Means]) -> Means:
+    """Return the means over several texts together."""
+    seen = torch.stack([part.index >= 0 for part in parts]).any(dim=0).nonzero().flatten()
+    index = torch.full_like(parts[0].index, -1)
+    index[seen] = torch.arange(len(seen), dtype=torch.int32)
+    layers, _, width = parts[0].read.shape
+    counts, read = torch.zeros(len(seen)), torch.zeros(layers, len(seen), width)
+    gave = torch.zeros_like(read)
+    for part in parts:
+        own = (part.index >= 0).nonzero().flatten()
+        places, order = index[own].long(), part.index[own].long()
+        counts[places] += part.counts[order]
+        for total, mean in ((read, part.read), (gave, part.gave)):
+            total[:, places] += mean[:, order] * part.counts[order, None]
+    return Means(index, counts, read / counts[:, None], gave / counts[:, None])
