@@ -206,6 +206,23 @@ def score(
 
 
 @app.command()
+def study(
+    recipe: Annotated[str, typer.Argument(autocompletion=names.recipes)],
+    scale: Scale = "smollm2",
+) -> None:
+    """Make the tables that a recipe reads of a published model; a killed command resumes."""
+    from stemrepro.measures.catalog import load
+    from stemrepro.pipeline.plan import make_plan
+    from stemrepro.pipeline.reproduce import studies_of
+    from stemrepro.pipeline.study import study_steps
+
+    catalog = load()
+    catalog.recipe(recipe)
+    for step in study_steps(make_plan(scale, (), catalog), studies_of(catalog, [recipe])):
+        print(f"{step.name}: {'made' if step.do() else 'nothing to do'}", flush=True)
+
+
+@app.command()
 def sweep(
     file: Annotated[Path, typer.Argument(help="a file of recipes/sweeps/", autocompletion=names.sweeps)],
     scale: Scale = "laptop",

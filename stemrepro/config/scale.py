@@ -78,6 +78,9 @@ class Scale(OfSomeScales):
     benchmarks: Benchmarks
     counting: Counting
     geometry: Geometry
+    published: Name | None = Field(
+        None, description="a model of recipes/models.yaml that is studied as it was published, in place of training"
+    )
     named_only: bool = Field(False, description="only recipes that name the scale are run at it")
     workers: Positive = Field(description="runs at the same time, as far as there are cores for")
     parallel: Parallel | None = Field(None, description="several devices for each run, one run at a time")

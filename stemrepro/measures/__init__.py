@@ -13,6 +13,7 @@ MEASURES = {
     "needle": "stemrepro.measures.needle:Needle",
     "offload": "stemrepro.measures.offload:Offload",
     "reasoning": "stemrepro.measures.reasoning:Reasoning",
+    "premise": "stemrepro.measures.premise:Premise",
     "recall": "stemrepro.measures.recall:Recall",
     "retrofit": "stemrepro.measures.retrofit:Retrofit",
     "rivals": "stemrepro.measures.rivals:Rivals",

@@ -116,6 +116,8 @@ class Measure:
     preconditions: ClassVar[dict[str, Precondition]] = {}
     reads_text: ClassVar[bool] = False
     """Does it also read what was counted in the text alone?"""
+    study: ClassVar[str] = ""
+    """The study of a published model whose tables it reads, a module of stemrepro.published."""
     arms: Mapping = MappingProxyType({})
     """Scores of the recipe's arms by name; none where nothing is trained."""
 
@@ -166,7 +168,8 @@ def measure_class(name: str) -> type[Measure]:
 def scores_of(recipe: Recipe) -> list[Path]:
     """Return the score folders that a recipe reads, below scores/<scale>."""
     folders = [Path(part) / address.path for address, parts in recipe.scored().items() for part in parts]
-    return folders + ([Path("text")] if measure_class(recipe.measure).reads_text else [])
+    measure = measure_class(recipe.measure)
+    return folders + [Path("text")] * measure.reads_text + [Path(measure.study)] * bool(measure.study)
 
 
 def measured(inputs: Inputs) -> Measure:

@@ -11,16 +11,23 @@ from stemrepro.config.address import Address
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.scores import SCORE_KINDS
 from stemrepro.measures import MEASURES
-from stemrepro.measures.base import scores_of
+from stemrepro.measures.base import measure_class, scores_of
 from stemrepro.pipeline.plan import Plan, make_plan
 from stemrepro.pipeline.runs import asked_runs, train
 from stemrepro.pipeline.score import evaluate
 from stemrepro.pipeline.steps import Step
+from stemrepro.pipeline.study import study_steps
 from stemrepro.pipeline.text import counts, text_steps
 from stemrepro.report.page_parts import folder_of, scales_of
 
 RECORDS = ("arms", "variants", "paper", "shapes")
 """Files of recipes/ that every figure follows from."""
+
+
+def studies_of(catalog: Catalog, recipes: Iterable[str]) -> list[str]:
+    """Return the studies of a published model that recipes read."""
+    found = (measure_class(catalog.recipes[name].measure).study for name in recipes)
+    return [study for study in dict.fromkeys(found) if study]
 
 
 def score(plan: Plan, addresses: Iterable[Address], kinds: Iterable[str]) -> dict[str, tuple[int, int]]:
@@ -109,7 +116,8 @@ def reproduce(
     """
     plan, names = make_plan(scale, recipes, catalog), recipes or tuple(catalog.at(scale).recipes)
     read = {folder for name in names for folder in scores_of(catalog.recipes[name])}
-    text = text_steps(plan) if read else []  # the paper's numbers alone need none
+    studies = study_steps(plan, studies_of(catalog, names))
+    text = studies or (text_steps(plan) if read else [])  # the paper's numbers alone need none
     made = [step.name for step in text if step.do()]
     tell(f"text: {', '.join(made) or 'nothing to do'}")
     runs = asked_runs(plan)

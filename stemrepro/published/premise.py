@@ -13,51 +13,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stemrepro.common.files import atomic_write
 from stemrepro.common.progress import track
 from stemrepro.model.loss import token_losses
-from stemrepro.published.models import Model
-from stemrepro.published.rows import BATCH, Means, added, means, watched
-from stemrepro.published.texts import LENGTH, sequences
+from stemrepro.published.models import Model, load
+from stemrepro.published.rows import BATCH, PAIRS, PARTS, TRAIN, Means, added, paired, parts, watched
+from stemrepro.published.texts import LENGTH, sequences, write_parquet
 
-PARTS = 8
-TRAIN = dict.fromkeys(("speeches", "bible", "plays", "passages", "factbook"), 160)
-"""Sequences that rows are means over; the fact book names every country."""
 HELD_OUT = dict.fromkeys(("speeches", "bible", "plays", "passages"), 20)
 REPLACED = dict.fromkeys(HELD_OUT, 2)
 """Sequences that are asked, and that are read with one layer's rows in place of W_u x."""
-FEWEST = 4
-"""A pair of tokens has a row if it stands so often in the text."""
 UP, GATE, OUT = "W_u x", "W_g x", "FFN output"
-
-
-def paired(tokens: np.ndarray, known: np.ndarray, vocab: int) -> np.ndarray:
-    """Return the address of each place's pair, the token before and its own [n, T]; -1 where none of `known` is."""
-    both = tokens[:, :-1].astype(np.int64) * vocab + tokens[:, 1:]
-    place = np.searchsorted(known, both).clip(max=max(len(known) - 1, 0))
-    found = np.where(known[place] == both, vocab + place, -1) if len(known) else np.full_like(both, -1)
-    return np.concatenate([np.full_like(found[:, :1], -1), found], axis=1)
-
-
-def known_pairs(tokens: np.ndarray, vocab: int) -> np.ndarray:
-    """Return the pairs that stand FEWEST times or more, sorted."""
-    pairs, counts = np.unique(tokens[:, :-1].astype(np.int64) * vocab + tokens[:, 1:], return_counts=True)
-    return pairs[counts >= FEWEST]
-
-
-def row_parts(model: Model, corpus: Path, home: Path) -> list[Path]:
-    """Make the means over each part of the text as far as they aren't there, and return their files."""
-    vocab, text = model.decoder.config.vocab, sequences(model, corpus, "train", TRAIN)
-    tokens = np.stack(text["tokens"])
-    known = known_pairs(tokens, vocab)
-    pairs = paired(tokens, known, vocab)
-    home.mkdir(parents=True, exist_ok=True)
-    np.save(home / "pairs.npy", known)
-    files = [home / f"rows-{part}.safetensors" for part in range(PARTS)]
-    for part, file in enumerate(files):
-        if not file.exists():
-            means(model.decoder, tokens[part::PARTS], pairs[part::PARTS], vocab + len(known)).save(file)
-    return files
 
 
 def _left(y: Tensor, row: Tensor) -> Tensor:
@@ -137,21 +102,24 @@ def costs(model: Model, rows: Means, text: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(out, columns=["layer", "sequence", "source", "tokens", "nats", "dense", "kl"])
 
 
-def make(model: Model, corpus: Path, home: Path, scores: Path) -> None:
-    """Write shares.csv and costs.csv of a model; what was made of a killed run stays.
+def make(name: str, corpus: Path, rows: Path, scores: Path) -> None:
+    """Write shares-<tokens>.parquet for each length of the rows' text, and costs.parquet; what a killed run made stays.
 
     Args:
+        name: of the model.
         corpus: a corpus.parquet.
-        home: folder of the rows.
+        rows: folder with the parts of the rows.
         scores: folder of the tables.
     """
-    parts = [Means.load(file) for file in row_parts(model, corpus, home)]
-    known, asked = np.load(home / "pairs.npy"), sequences(model, corpus, "validation", HELD_OUT)
-    tables = []
+    model = load(name)
+    known, asked = np.load(rows / PAIRS), sequences(model, corpus, "validation", HELD_OUT)
     for count in (1, 2, 4, PARTS):
-        rows = added(parts[:count])
-        tables.append(shares(model, rows, asked, known, count * LENGTH * sum(TRAIN.values()) // PARTS))
-    replaced = sequences(model, corpus, "validation", REPLACED)
-    scores.mkdir(parents=True, exist_ok=True)
-    atomic_write(scores / "costs.csv", costs(model, rows, replaced).to_csv(index=False, float_format="%.8g"))
-    atomic_write(scores / "shares.csv", pd.concat(tables).to_csv(index=False, float_format="%.8g"))
+        budget = count * LENGTH * sum(TRAIN.values()) // PARTS
+        wanted = {f"shares-{budget}": lambda means, budget=budget: shares(model, means, asked, known, budget)}
+        if count == PARTS:
+            replaced = sequences(model, corpus, "validation", REPLACED)
+            wanted["costs"] = lambda means: costs(model, means, replaced)
+        missing = {table: make for table, make in wanted.items() if not (scores / f"{table}.parquet").exists()}
+        means = added([Means.load(file) for file in parts(rows)[:count]]) if missing else None
+        for table, make_table in missing.items():
+            write_parquet(scores / f"{table}.parquet", make_table(means))

@@ -12,13 +12,21 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from stemrepro.common.progress import track
 from stemrepro.model.transformer import Decoder
+from stemrepro.published.models import load
+from stemrepro.published.texts import sequences
 
 BATCH = 8
 """Sequences of a pass."""
+PARTS = 8
+TRAIN = dict.fromkeys(("speeches", "bible", "plays", "passages", "factbook"), 160)
+"""Sequences of each source that rows are means over; the fact book names every country."""
+FEWEST = 4
+"""A pair of tokens has a row if it stands so often in the text."""
+PAIRS = "pairs.npy"
 
 
 @contextmanager
@@ -114,3 +122,39 @@ def added(parts: Sequence[Means]) -> Means:
         for total, mean in ((read, part.read), (gave, part.gave)):
             total[:, places] += mean[:, order] * part.counts[order, None]
     return Means(index, counts, read / counts[:, None], gave / counts[:, None])
+
+
+def paired(tokens: np.ndarray, known: np.ndarray, vocab: int) -> np.ndarray:
+    """Return the address of each place's pair, the token before and its own [n, T]; -1 where none of `known` is."""
+    both = tokens[:, :-1].astype(np.int64) * vocab + tokens[:, 1:]
+    place = np.searchsorted(known, both).clip(max=max(len(known) - 1, 0))
+    found = np.where(known[place] == both, vocab + place, -1) if len(known) else np.full_like(both, -1)
+    return np.concatenate([np.full_like(found[:, :1], -1), found], axis=1)
+
+
+def known_pairs(tokens: np.ndarray, vocab: int) -> np.ndarray:
+    """Return the pairs that stand FEWEST times or more, sorted."""
+    pairs, counts = np.unique(tokens[:, :-1].astype(np.int64) * vocab + tokens[:, 1:], return_counts=True)
+    return pairs[counts >= FEWEST]
+
+
+def parts(home: Path) -> list[Path]:
+    """Return the files of the parts of a text's rows."""
+    return [home / f"rows-{part}.safetensors" for part in range(PARTS)]
+
+
+def make(name: str, corpus: Path, home: Path) -> None:
+    """Average over the rows' text, part by part, as far as that isn't done.
+
+    Args:
+        name: of the model.
+        corpus: a corpus.parquet.
+    """
+    model = load(name)
+    tokens, vocab = np.stack(sequences(model, corpus, "train", TRAIN)["tokens"]), model.decoder.config.vocab
+    known = known_pairs(tokens, vocab)
+    pairs = paired(tokens, known, vocab)
+    np.save(home / PAIRS, known)
+    for part, file in enumerate(parts(home)):
+        if not file.exists():
+            means(model.decoder, tokens[part::PARTS], pairs[part::PARTS], vocab + len(known)).save(file)

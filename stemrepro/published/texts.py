@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from stemrepro.common.errors import UserError
+from stemrepro.common.files import atomic_write
 from stemrepro.data.integrity import read_corpus
 from stemrepro.published.models import Model
 
@@ -47,3 +48,8 @@ def sequences(model: Model, corpus: Path, split: str, sources: dict[str, int]) -
         start = model.tokens("")
         rows += [{"source": source, "tokens": np.array([*start, *part], np.int32)} for part in cut[:wanted]]
     return pd.DataFrame(rows)
+
+
+def write_parquet(path: Path, table: pd.DataFrame) -> None:
+    """Write a table; the file is whole or absent."""
+    atomic_write(path, table.to_parquet(index=False))

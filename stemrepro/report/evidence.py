@@ -72,7 +72,7 @@ def judged(measure: Measure, only: str | None = None) -> list[Judged]:
 
 def method(facts: Evidence) -> str:
     """Return how a claim's interval was formed, in words."""
-    words = METHOD if facts.contrast.paired else f"{METHOD}, not paired (Welch)"
+    words = f"t over {facts.contrast.over}" if facts.contrast.paired else f"{METHOD}, not paired (Welch)"
     words += "" if facts.contrast.logits is None else ", on logits"
     return f"{words}, {OWN_SETTINGS}" if facts.own_settings else words
 

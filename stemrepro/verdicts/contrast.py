@@ -5,7 +5,7 @@ points at the other arm's own logits, so that none leaves the scale: x logits ar
 sigmoid(other + x) - sigmoid(other).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -37,6 +37,7 @@ class Contrast:
     paired: bool = True
     logits: np.ndarray | None = None
     other: np.ndarray | None = None
+    over: str = "seeds"
 
     @property
     def seeds(self) -> int:
@@ -95,6 +96,21 @@ def combined(weights: Sequence[float], samples: Sequence[np.ndarray], item_se: f
 def unpaired(first: np.ndarray, second: np.ndarray) -> Contrast:
     """Return first - second over the seeds that both have, whose errors are of two samples (Welch)."""
     return combined((1, -1), (first, second))
+
+
+def jackknife(statistic: Callable[[np.ndarray], float], units: np.ndarray, over: str = "sequences") -> Contrast:
+    """Return a statistic of units that aren't seeds, with a t interval over them, each left out once.
+
+    Its differences are pseudo-values, whose mean is the statistic without the bias that leaving out shows.
+
+    Args:
+        statistic: of an array whose last axis are units.
+        units: [..., units].
+        over: what the units are.
+    """
+    count, whole = units.shape[-1], statistic(units)
+    without = np.array([statistic(np.delete(units, unit, axis=-1)) for unit in range(count)])
+    return Contrast(count * whole - (count - 1) * without, over=over)
 
 
 def _sigmoid(logits: np.ndarray | float) -> np.ndarray:

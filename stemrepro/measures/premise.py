@@ -1,0 +1,92 @@
+"""What a token alone tells of a published model's up-projections: metrics of recipes/premise.yaml.
+
+A published model has no seeds. Intervals are over the held-out sequences: each is left out once (jackknife).
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from stemrepro.common.files import damaged
+from stemrepro.measures.base import Measure
+from stemrepro.measures.inputs import Inputs
+from stemrepro.measures.metric import Field, metric
+from stemrepro.model.config import layers_of
+from stemrepro.verdicts.contrast import Contrast, jackknife
+
+WHAT = {"up": "W_u x", "gate": "W_g x", "out": "FFN output"}
+HALF = 50.0
+
+
+class Premise(Measure):
+    """Shares of variance that rows explain, and what reading them costs."""
+
+    study = "premise"
+    fields: ClassVar[dict[str, Field]] = {"what": WHAT, "layers": ("third", "full", "early", "late")}
+
+    def __init__(self, inputs: Inputs) -> None:
+        super().__init__(inputs)
+        self.home = inputs.folder / self.study
+        self.shares = pd.concat([self._read(path.stem) for path in sorted(self.home.glob("shares-*.parquet"))])
+        self.costs = self._read("costs")
+        self.budgets = sorted(self.shares["budget"].unique())
+
+    def _read(self, name: str) -> pd.DataFrame:
+        path = self.home / f"{name}.parquet"
+        try:
+            return pd.read_parquet(path)
+        except (OSError, ValueError) as error:
+            raise damaged(path, error) from error
+
+    @cached_property
+    def depth(self) -> int:
+        """Number of layers."""
+        return int(self.shares["layer"].max()) + 1
+
+    def layers(self, name: str) -> list[int]:
+        """Return the layers of a set: those that an arm replaces, or the first or the last third of all."""
+        if name in ("early", "late"):
+            return list(range(self.depth))[: self.depth // 3] if name == "early" else list(range(self.depth))[-(self.depth // 3) :]
+        return list(layers_of(name, self.depth))
+
+    def explained(self, what: str, address: str, budget: int | None = None) -> np.ndarray:
+        """Return the share of the variance that a row explains, in percent [layers], as sums by sequence [2, layers, n].
+
+        Returns:
+            total and left: sums of squares around the mean and around the row.
+        """
+        rows = self.shares[self.shares["budget"] == (budget or self.budgets[-1])]
+        rows = rows[(rows["what"] == what) & (rows["address"] == address)]
+        return np.stack([rows.pivot(index="layer", columns="sequence", values=name).to_numpy() for name in ("total", "left")])
+
+    def share(self, what: str, address: str, layers: list[int], budget: int | None = None) -> Contrast:
+        """Return the mean over layers of the share that a row explains, in percent."""
+        return jackknife(*self._of(what, address, layers, budget))
+
+    def _of(self, what: str, address: str, layers: list[int], budget: int | None = None) -> tuple[Callable, np.ndarray]:
+        sums = self.explained(what, address, budget)[:, layers]
+        return lambda kept: 100 * float(np.mean(1 - kept[1].sum(axis=-1) / kept[0].sum(axis=-1))), sums
+
+    @metric("explained:{what}:{layers}", "share that the first arm's rows explain, in percent, less half of the variance")
+    def over_half(self, high: str, low: str, what: str, layers: str) -> Contrast:
+        statistic, sums = self._of(what, high, self.layers(layers))
+        return jackknife(lambda kept: statistic(kept) - HALF, sums)
+
+    @metric("over-gate:{layers}", "share of W_u x that rows explain, in points over that of W_g x")
+    def over_gate(self, high: str, low: str, layers: str) -> Contrast:
+        (up, first), (gate, second) = (self._of(WHAT[what], arm, self.layers(layers)) for what, arm in (("up", high), ("gate", low)))
+        return jackknife(lambda kept: up(kept[:2]) - gate(kept[2:]), np.concatenate([first, second]))
+
+    @metric("falls:{what}", "share that rows explain in the first third of the layers, in points over the last third")
+    def falls(self, high: str, low: str, what: str) -> Contrast:
+        (early, first), (late, second) = (self._of(what, high, self.layers(layers)) for layers in ("early", "late"))
+        return jackknife(lambda kept: early(kept[:2]) - late(kept[2:]), np.concatenate([first, second]))
+
+    @metric("cost:{layers}", "what the loss rises by where one layer reads its rows, in the mean over layers")
+    def cost(self, high: str, low: str, layers: str) -> Contrast:
+        rows = self.costs[self.costs["layer"].isin(self.layers(layers))]
+        sums = np.stack([rows.pivot(index="layer", columns="sequence", values=name).to_numpy() for name in ("nats", "dense", "tokens")])
+        return jackknife(lambda kept: float(np.mean((kept[0] - kept[1]).sum(axis=-1) / kept[2].sum(axis=-1))), sums)

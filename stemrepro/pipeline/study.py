@@ -1,0 +1,43 @@
+"""Studies of a published model: steps that make the tables which measures read of it."""
+
+import pkgutil
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from stemrepro.common.files import atomic_write, sha256
+from stemrepro.common.paths import DATA, RECIPES, SCORES
+from stemrepro.pipeline.plan import Plan
+from stemrepro.pipeline.steps import Step
+from stemrepro.pipeline.text import text_of_mix
+
+KEY = "key.txt"
+"""File of a folder that a step fills part by part: what its parts follow from. A killed step resumes."""
+
+
+def _step(name: str, about: object, after: tuple[Step, ...], out: Path, arguments: tuple) -> Step:
+    module = f"stemrepro.published.{name}"
+
+    def make() -> None:
+        note = out / KEY
+        if not note.exists() or note.read_text(encoding="utf-8") != step.key:
+            shutil.rmtree(out, ignore_errors=True)
+            out.mkdir(parents=True)
+            atomic_write(note, step.key)
+        pkgutil.resolve_name(f"{module}:make")(*arguments, out)
+
+    step = Step(name, DATA / out.parent.name, (out,), about, (module,), after, make)
+    return step
+
+
+def study_steps(plan: Plan, names: Iterable[str]) -> list[Step]:
+    """Return the steps of the studies of a scale's model, its text and its rows first; none where there are no studies."""
+    names, model = list(names), plan.scale.published
+    if not names or model is None:
+        return []
+    text = text_of_mix(plan.scale.data, plan.mix)
+    rows, corpus = DATA / plan.name / "rows", DATA / plan.scale.data / "corpus" / "corpus.parquet"
+    about = [model, sha256(RECIPES / "models.yaml")]
+    averaged = _step("rows", about, text[1:], rows, (model, corpus))
+    studies = [_step(name, about, (averaged,), SCORES / plan.name / name, (model, corpus, rows)) for name in names]
+    return [*text, averaged, *studies]
