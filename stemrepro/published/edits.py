@@ -100,7 +100,7 @@ class Rows:
 
     def __init__(self, model: Model, means: Means) -> None:
         self.model, self.means = model, means
-        self.mean = means.grand(means.read, model.decoder.config.vocab)
+        self.mean = means.grand(means.read)
 
     def at(self, layer: int, tokens: Tensor) -> Tensor:
         """Return the rows of tokens [...] -> [..., F]."""

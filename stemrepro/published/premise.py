@@ -45,7 +45,7 @@ def shares(model: Model, rows: Means, text: pd.DataFrame, known: np.ndarray, bud
     drawn = np.random.default_rng(0).permutation(tokens[:, 1:].ravel()).reshape(tokens.shape[0], -1)
     drawn = np.concatenate([tokens[:, :1], drawn], axis=1)
     seen_pair = np.where((pairs >= 0) & (rows.index.numpy()[pairs] >= 0), pairs, tokens)
-    read_mean, gave_mean = rows.grand(rows.read, vocab), rows.grand(rows.gave, vocab)
+    read_mean, gave_mean = rows.grand(rows.read), rows.grand(rows.gave)
     for first in track(range(0, len(tokens), BATCH), f"shares, {budget:,} tokens"):
         batch = slice(first, first + BATCH)
         at = {"token": tokens[batch], "pair": seen_pair[batch], "another token": drawn[batch]}
@@ -81,9 +81,9 @@ def costs(model: Model, rows: Means, text: pd.DataFrame) -> pd.DataFrame:
         layer, sequence, source, tokens, nats: loss with the rows, dense: loss without, kl: divergence from dense's next
         tokens to those with the rows. All are sums over a sequence, in nats.
     """
-    decoder, vocab, out = model.decoder, model.decoder.config.vocab, []
+    decoder, out = model.decoder, []
     tokens = torch.from_numpy(np.stack(text["tokens"]).astype(np.int64))
-    read_mean = rows.grand(rows.read, vocab)
+    read_mean = rows.grand(rows.read)
     for number in track(range(len(tokens)), "one layer's rows"):
         row, places = tokens[number : number + 1], rows.index[tokens[number : number + 1]].long()
         base = decoder(row[:, :-1]).log_softmax(dim=-1)
@@ -120,6 +120,6 @@ def make(name: str, corpus: Path, rows: Path, scores: Path) -> None:
             replaced = sequences(model, corpus, "validation", REPLACED)
             wanted["costs"] = lambda means: costs(model, means, replaced)
         missing = {table: make for table, make in wanted.items() if not (scores / f"{table}.parquet").exists()}
-        means = added([Means.load(file) for file in parts(rows)[:count]]) if missing else None
+        means = added(parts(rows)[:count]) if missing else None
         for table, make_table in missing.items():
             write_parquet(scores / f"{table}.parquet", make_table(means))

@@ -47,32 +47,35 @@ class Means:
     """Means by address: a token, or a pair of tokens that is numbered from the size of the vocabulary on.
 
     Attributes:
-        index: place of each address in the tables, -1 where it was not seen [addresses].
+        index: place of each address in the tables, -1 where it was not seen; tokens come first [addresses].
         counts: how often each was seen [seen].
         read: means of what the FFN reads [layers, seen, D].
-        gave: means of what it gives, of tokens alone; other rows are 0 [layers, seen, D].
+        gave: means of what it gives, of tokens alone [layers, tokens seen, D].
+        vocab: how many tokens there are; pairs are numbered from it on.
     """
 
     index: Tensor
     counts: Tensor
     read: Tensor
     gave: Tensor
+    vocab: Tensor
 
     def save(self, path: Path) -> None:
         """Write the tables; the file is whole or absent."""
-        aside = path.with_suffix(".part")
-        save_file({name: value.contiguous() for name, value in vars(self).items()}, aside)
+        aside, half = path.with_suffix(".part"), {"read": self.read.bfloat16(), "gave": self.gave.bfloat16()}
+        save_file(vars(self) | half, aside)
         aside.replace(path)
 
     @classmethod
     def load(cls, path: Path) -> "Means":
-        return cls(**load_file(path))
+        stored = load_file(path)
+        return cls(**stored | {name: stored[name].float() for name in ("read", "gave")})
 
-    def grand(self, table: Tensor, vocab: int) -> Tensor:
+    def grand(self, table: Tensor) -> Tensor:
         """Return the mean over all places of a table [layers, seen, D] -> [layers, D]."""
-        seen = self.index[:vocab][self.index[:vocab] >= 0].long()
-        weights = self.counts[seen] / self.counts[seen].sum()
-        return torch.einsum("s,lsd->ld", weights, table[:, seen])
+        tokens = self.gave.shape[1]
+        weights = self.counts[:tokens] / self.counts[:tokens].sum()
+        return torch.einsum("s,lsd->ld", weights, table[:, :tokens])
 
 
 @torch.no_grad()
@@ -89,7 +92,7 @@ def means(model: Decoder, tokens: np.ndarray, pairs: np.ndarray, addresses: int)
     index = torch.full((addresses,), -1, dtype=torch.int32)
     index[torch.from_numpy(seen.astype(np.int64))] = torch.arange(len(seen), dtype=torch.int32)
     counts, read = torch.zeros(len(seen)), torch.zeros(layers, len(seen), width)
-    gave = torch.zeros_like(read)
+    gave = torch.zeros(layers, int((seen < model.config.vocab).sum()), width)
     for first in track(range(0, len(tokens), BATCH), "rows"):
         text = torch.from_numpy(tokens[first : first + BATCH].astype(np.int64))
         token = index[text.flatten()].long()
@@ -104,24 +107,39 @@ def means(model: Decoder, tokens: np.ndarray, pairs: np.ndarray, addresses: int)
 
         with watched(model, keep):
             model.hidden(text)
-    return Means(index, counts, read / counts[:, None], gave / counts[:, None])
+    tokens_seen = gave.shape[1]
+    return Means(
+        index, counts, read / counts[:, None], gave / counts[:tokens_seen, None], torch.tensor(model.config.vocab)
+    )
 
 
-def added(parts: Sequence[Means]) -> Means:
-    """Return the means over several texts together."""
-    seen = torch.stack([part.index >= 0 for part in parts]).any(dim=0).nonzero().flatten()
-    index = torch.full_like(parts[0].index, -1)
-    index[seen] = torch.arange(len(seen), dtype=torch.int32)
-    layers, _, width = parts[0].read.shape
-    counts, read = torch.zeros(len(seen)), torch.zeros(layers, len(seen), width)
-    gave = torch.zeros_like(read)
-    for part in parts:
-        own = (part.index >= 0).nonzero().flatten()
-        places, order = index[own].long(), part.index[own].long()
-        counts[places] += part.counts[order]
-        for total, mean in ((read, part.read), (gave, part.gave)):
-            total[:, places] += mean[:, order] * part.counts[order, None]
-    return Means(index, counts, read / counts[:, None], gave / counts[:, None])
+def added(files: Sequence[Path]) -> Means:
+    """Return the means over several texts together, of the files of each, which are read one at a time."""
+    total: Means | None = None
+    for file in files:
+        part = Means.load(file)
+        if total is None:
+            total = part
+            continue
+        index = torch.full_like(part.index, -1)
+        seen = torch.maximum(part.index, total.index).ge(0).nonzero().flatten()
+        index[seen] = torch.arange(len(seen), dtype=torch.int32)
+        tokens = int((seen < part.vocab).sum())
+        merged = Means(
+            index, torch.zeros(len(seen)), torch.zeros(len(part.read), len(seen), part.read.shape[-1]),
+            torch.zeros(len(part.read), tokens, part.read.shape[-1]), part.vocab,
+        )  # fmt: skip
+        for one in (total, part):
+            places = index[one.index.ge(0).nonzero().flatten()].long()
+            merged.counts[places] += one.counts
+            for name, count in (("read", len(places)), ("gave", one.gave.shape[1])):
+                getattr(merged, name)[:, places[:count]] += getattr(one, name) * one.counts[:count, None]
+        merged.read /= merged.counts[:, None]
+        merged.gave /= merged.counts[:tokens, None]
+        total = merged
+    if total is None:
+        raise ValueError("there are no files to add")
+    return total
 
 
 def paired(tokens: np.ndarray, known: np.ndarray, vocab: int) -> np.ndarray:
