@@ -55,14 +55,18 @@ def _halves(weight: Tensor, heads: int) -> Tensor:
 def _tokenizer(about: dict, path: Path) -> Tokenizer:
     kind, cut = about.get("tokenizer.ggml.model"), about.get("tokenizer.ggml.pre", "default")
     if kind != "gpt2" or cut not in DIGITS_APART:
-        raise UserError(f"{path} has a tokenizer '{kind}' that cuts words as '{cut}'; known are gpt2's {[*DIGITS_APART]}")
+        raise UserError(
+            f"{path} has a tokenizer '{kind}' that cuts words as '{cut}'; known are gpt2's {[*DIGITS_APART]}"
+        )
     entries = about["tokenizer.ggml.tokens"]
     merges = [tuple(merge.split(" ")) for merge in about["tokenizer.ggml.merges"]]
     tokenizer = Tokenizer(models.BPE(vocab={entry: number for number, entry in enumerate(entries)}, merges=merges))
     steps = [pre_tokenizers.Digits(individual_digits=True)] if DIGITS_APART[cut] else []
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*steps, pre_tokenizers.ByteLevel(add_prefix_space=False)])
     tokenizer.decoder = decoders.ByteLevel()
-    control = [entry for entry, of_kind in zip(entries, about["tokenizer.ggml.token_type"], strict=True) if of_kind == 3]
+    control = [
+        entry for entry, of_kind in zip(entries, about["tokenizer.ggml.token_type"], strict=True) if of_kind == 3
+    ]
     tokenizer.add_special_tokens(control)
     return tokenizer
 

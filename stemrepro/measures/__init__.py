@@ -10,6 +10,7 @@ MEASURES = {
     "knowledge": "stemrepro.measures.knowledge:Knowledge",
     "mid-training": "stemrepro.measures.mid_training:MidTraining",
     "leaderboard": "stemrepro.measures.leaderboard:Leaderboard",
+    "model-edits": "stemrepro.measures.model_edits:ModelEdits",
     "needle": "stemrepro.measures.needle:Needle",
     "offload": "stemrepro.measures.offload:Offload",
     "reasoning": "stemrepro.measures.reasoning:Reasoning",

@@ -49,18 +49,20 @@ class Premise(Measure):
     def layers(self, name: str) -> list[int]:
         """Return the layers of a set: those that an arm replaces, or the first or the last third of all."""
         if name in ("early", "late"):
-            return list(range(self.depth))[: self.depth // 3] if name == "early" else list(range(self.depth))[-(self.depth // 3) :]
+            return (
+                list(range(self.depth))[: self.depth // 3]
+                if name == "early"
+                else list(range(self.depth))[-(self.depth // 3) :]
+            )
         return list(layers_of(name, self.depth))
 
     def explained(self, what: str, address: str, budget: int | None = None) -> np.ndarray:
-        """Return the share of the variance that a row explains, in percent [layers], as sums by sequence [2, layers, n].
-
-        Returns:
-            total and left: sums of squares around the mean and around the row.
-        """
+        """Return sums of squares around the mean and around a row, by layer and sequence [2, layers, n]."""
         rows = self.shares[self.shares["budget"] == (budget or self.budgets[-1])]
         rows = rows[(rows["what"] == what) & (rows["address"] == address)]
-        return np.stack([rows.pivot(index="layer", columns="sequence", values=name).to_numpy() for name in ("total", "left")])
+        return np.stack(
+            [rows.pivot(index="layer", columns="sequence", values=name).to_numpy() for name in ("total", "left")]
+        )
 
     def share(self, what: str, address: str, layers: list[int], budget: int | None = None) -> Contrast:
         """Return the mean over layers of the share that a row explains, in percent."""
@@ -70,14 +72,18 @@ class Premise(Measure):
         sums = self.explained(what, address, budget)[:, layers]
         return lambda kept: 100 * float(np.mean(1 - kept[1].sum(axis=-1) / kept[0].sum(axis=-1))), sums
 
-    @metric("explained:{what}:{layers}", "share that the first arm's rows explain, in percent, less half of the variance")
+    @metric(
+        "explained:{what}:{layers}", "share that the first arm's rows explain, in percent, less half of the variance"
+    )
     def over_half(self, high: str, low: str, what: str, layers: str) -> Contrast:
         statistic, sums = self._of(what, high, self.layers(layers))
         return jackknife(lambda kept: statistic(kept) - HALF, sums)
 
     @metric("over-gate:{layers}", "share of W_u x that rows explain, in points over that of W_g x")
     def over_gate(self, high: str, low: str, layers: str) -> Contrast:
-        (up, first), (gate, second) = (self._of(WHAT[what], arm, self.layers(layers)) for what, arm in (("up", high), ("gate", low)))
+        (up, first), (gate, second) = (
+            self._of(WHAT[what], arm, self.layers(layers)) for what, arm in (("up", high), ("gate", low))
+        )
         return jackknife(lambda kept: up(kept[:2]) - gate(kept[2:]), np.concatenate([first, second]))
 
     @metric("falls:{what}", "share that rows explain in the first third of the layers, in points over the last third")
@@ -87,6 +93,13 @@ class Premise(Measure):
 
     @metric("cost:{layers}", "what the loss rises by where one layer reads its rows, in the mean over layers")
     def cost(self, high: str, low: str, layers: str) -> Contrast:
-        rows = self.costs[self.costs["layer"].isin(self.layers(layers))]
-        sums = np.stack([rows.pivot(index="layer", columns="sequence", values=name).to_numpy() for name in ("nats", "dense", "tokens")])
-        return jackknife(lambda kept: float(np.mean((kept[0] - kept[1]).sum(axis=-1) / kept[2].sum(axis=-1))), sums)
+        return self.cost_of(self.layers(layers))
+
+    def cost_of(self, layers: list[int], of: str = "loss") -> Contrast:
+        """Return what rows of one layer cost in the mean over layers: the rise of the loss, or "kl", nats per token."""
+        rows = self.costs[self.costs["layer"].isin(layers)]
+        rows = rows.assign(loss=rows["nats"] - rows["dense"])
+        sums = np.stack(
+            [rows.pivot(index="layer", columns="sequence", values=name).to_numpy() for name in (of, "tokens")]
+        )
+        return jackknife(lambda kept: float(np.mean(kept[0].sum(axis=-1) / kept[1].sum(axis=-1))), sums)

@@ -31,7 +31,7 @@ def _step(name: str, about: object, after: tuple[Step, ...], out: Path, argument
 
 
 def study_steps(plan: Plan, names: Iterable[str]) -> list[Step]:
-    """Return the steps of the studies of a scale's model, its text and its rows first; none where there are no studies."""
+    """Return the steps of studies of a scale's model, its text and its rows first; none where there are no studies."""
     names, model = list(names), plan.scale.published
     if not names or model is None:
         return []

@@ -36,7 +36,7 @@ class Source(Strict):
     @model_validator(mode="after")
     def _one(self) -> Self:
         pinned = (self.archive, self.sha256, self.file)
-        if (self.hub is None) == (None in pinned) or self.hub and any(pinned):
+        if (self.hub is None) == (None in pinned) or (self.hub and any(pinned)):
             raise ValueError("a model has 'archive', its 'sha256' and 'file', or 'hub' alone")
         return self
 

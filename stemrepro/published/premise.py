@@ -16,13 +16,30 @@ from torch import Tensor
 from stemrepro.common.progress import track
 from stemrepro.model.loss import token_losses
 from stemrepro.published.models import Model, load
-from stemrepro.published.rows import BATCH, PAIRS, PARTS, TRAIN, Means, added, paired, parts, watched
+from stemrepro.published.rows import (
+    BATCH,
+    PAIRS,
+    PARTS,
+    TRAIN,
+    Means,
+    added,
+    changed,
+    constant,
+    paired,
+    parts,
+    watched,
+)
 from stemrepro.published.texts import LENGTH, sequences, write_parquet
 
-HELD_OUT = dict.fromkeys(("speeches", "bible", "plays", "passages"), 20)
+HELD_OUT = dict.fromkeys(("speeches", "bible", "plays", "passages"), 12)
 REPLACED = dict.fromkeys(HELD_OUT, 2)
 """Sequences that are asked, and that are read with one layer's rows in place of W_u x."""
 UP, GATE, OUT = "W_u x", "W_g x", "FFN output"
+
+
+def table(rows: Tensor, mean: Tensor, places: Tensor) -> Tensor:
+    """Return rows [seen, D] at places [n, T], and the mean where a place is below 0 [n, T, D]."""
+    return torch.where((places < 0)[..., None], mean, rows[places.clamp(min=0)])
 
 
 def _left(y: Tensor, row: Tensor) -> Tensor:
@@ -31,43 +48,45 @@ def _left(y: Tensor, row: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def shares(model: Model, rows: Means, text: pd.DataFrame, known: np.ndarray, budget: int) -> pd.DataFrame:
+def shares(model: Model, rows: Means, text: pd.DataFrame, budget: int, pairs: np.ndarray | None = None) -> pd.DataFrame:
     """Return what rows leave unexplained on a text, by layer and sequence.
 
+    Args:
+        text: sequences, as `sequences` returns them.
+        budget: tokens of the rows' text.
+        pairs: address of each place's pair [n, T]; with them the addresses "pair" (else the token) and "another token"
+            (its row is that of a token of the text drawn by chance) are asked too.
+
     Returns:
-        budget; layer; what: UP, GATE or OUT; address: token, pair (else the token), another token (its row is that of
-        a token of the text drawn by chance); sequence; source; total: squares around the mean over the rows' text;
-        left: squares around the row. A token that the text of the rows lacks has that mean.
+        budget; layer; what: UP, GATE or OUT; address; sequence; source; total: squares around the mean over the rows'
+        text; left: squares around the row. A token that the text of the rows lacks has that mean.
     """
-    decoder, vocab, out = model.decoder, model.decoder.config.vocab, []
-    tokens = np.stack(text["tokens"]).astype(np.int64)
-    pairs = paired(tokens, known, vocab)
-    drawn = np.random.default_rng(0).permutation(tokens[:, 1:].ravel()).reshape(tokens.shape[0], -1)
-    drawn = np.concatenate([tokens[:, :1], drawn], axis=1)
-    seen_pair = np.where((pairs >= 0) & (rows.index.numpy()[pairs] >= 0), pairs, tokens)
-    read_mean, gave_mean = rows.grand(rows.read), rows.grand(rows.gave)
-    for first in track(range(0, len(tokens), BATCH), f"shares, {budget:,} tokens"):
-        batch = slice(first, first + BATCH)
-        at = {"token": tokens[batch], "pair": seen_pair[batch], "another token": drawn[batch]}
-        places = {name: rows.index[torch.from_numpy(address)].long() for name, address in at.items()}
+    decoder, tokens, out = model.decoder, np.stack(text["tokens"]).astype(np.int64), []
+    at = {"token": tokens}
+    if pairs is not None:
+        drawn = np.random.default_rng(0).permutation(tokens[:, 1:].ravel()).reshape(len(tokens), -1)
+        at["another token"] = np.concatenate([tokens[:, :1], drawn], axis=1)
+        at["pair"] = np.where((pairs >= 0) & (rows.index.numpy()[pairs] >= 0), pairs, tokens)
+    places = {name: rows.index[torch.from_numpy(address)].long() for name, address in at.items()}
+    read_mean, gave_mean, batch = rows.grand(rows.read), rows.grand(rows.gave), slice(0)
 
-        def table(table: Tensor, mean: Tensor, layer: int, places: Tensor) -> Tensor:
-            return torch.where((places < 0)[..., None], mean[layer], table[layer][places.clamp(min=0)])
+    def note(layer: int, what: str, address: str, total: Tensor, left: Tensor) -> None:
+        for number, squares, rest in zip(range(batch.start, batch.stop), total.tolist(), left.tolist(), strict=True):
+            out.append((budget, layer, what, address, number, text["source"].iloc[number], squares, rest))
 
-        def keep(layer: int, x: Tensor, gave: Tensor) -> None:
-            block, sums = decoder.blocks[layer].ffn, []
+    def keep(layer: int, x: Tensor, gave: Tensor) -> None:
+        ffn = decoder.blocks[layer].ffn
+        for what, weight in ((UP, ffn.up.weight), (GATE, ffn.gate.weight)):
+            y = F.linear(x, weight)
+            total = _left(y, F.linear(read_mean[layer], weight))
             for address, where in places.items():
-                row = table(rows.read, read_mean, layer, where)
-                for what, weight in ((UP, block.up.weight), (GATE, block.gate.weight)):
-                    left = _left(F.linear(x, weight), F.linear(row, weight))
-                    total = _left(F.linear(x, weight), F.linear(read_mean[layer], weight))
-                    sums.append((what, address, total, left))
-            row = table(rows.gave, gave_mean, layer, places["token"])
-            sums.append((OUT, "token", _left(gave, gave_mean[layer]), _left(gave, row)))
-            for what, address, total, left in sums:
-                for number, (all_, rest) in enumerate(zip(total.tolist(), left.tolist(), strict=True), first):
-                    out.append((budget, layer, what, address, number, text["source"].iloc[number], all_, rest))
+                row = table(rows.read[layer], read_mean[layer], where[batch])
+                note(layer, what, address, total, _left(y, F.linear(row, weight)))
+        row = table(rows.gave[layer], gave_mean[layer], places["token"][batch])
+        note(layer, OUT, "token", _left(gave, gave_mean[layer]), _left(gave, row))
 
+    for first in track(range(0, len(tokens), BATCH), f"shares, {budget:,} tokens"):
+        batch = slice(first, min(first + BATCH, len(tokens)))
         with watched(decoder, keep):
             decoder.hidden(torch.from_numpy(tokens[batch]))
     return pd.DataFrame(out, columns=["budget", "layer", "what", "address", "sequence", "source", "total", "left"])
@@ -82,44 +101,40 @@ def costs(model: Model, rows: Means, text: pd.DataFrame) -> pd.DataFrame:
         tokens to those with the rows. All are sums over a sequence, in nats.
     """
     decoder, out = model.decoder, []
-    tokens = torch.from_numpy(np.stack(text["tokens"]).astype(np.int64))
-    read_mean = rows.grand(rows.read)
+    tokens, read_mean = torch.from_numpy(np.stack(text["tokens"]).astype(np.int64)), rows.grand(rows.read)
     for number in track(range(len(tokens)), "one layer's rows"):
         row, places = tokens[number : number + 1], rows.index[tokens[number : number + 1]].long()
         base = decoder(row[:, :-1]).log_softmax(dim=-1)
         dense = token_losses(base, row[:, 1:]).sum().item()
         for layer, block in enumerate(decoder.blocks):
-            read = torch.where((places < 0)[..., None], read_mean[layer], rows.read[layer][places.clamp(min=0)])
-            given = F.linear(read, block.ffn.up.weight)[:, :-1]
-            hook = block.ffn.up.register_forward_hook(lambda *_, given=given: given)
-            try:
+            given = F.linear(table(rows.read[layer], read_mean[layer], places), block.ffn.up.weight)[:, :-1]
+            with changed(decoder, {layer: constant(given)}):
                 after = decoder(row[:, :-1]).log_softmax(dim=-1)
-            finally:
-                hook.remove()
             kl = (base.exp() * (base - after)).sum().item()
             nats = token_losses(after, row[:, 1:]).sum().item()
             out.append((layer, number, text["source"].iloc[number], row.shape[1] - 1, nats, dense, kl))
     return pd.DataFrame(out, columns=["layer", "sequence", "source", "tokens", "nats", "dense", "kl"])
 
 
-def make(name: str, corpus: Path, rows: Path, scores: Path) -> None:
+def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
     """Write shares-<tokens>.parquet for each length of the rows' text, and costs.parquet; what a killed run made stays.
 
     Args:
         name: of the model.
         corpus: a corpus.parquet.
         rows: folder with the parts of the rows.
-        scores: folder of the tables.
+        out: folder of the tables.
     """
     model = load(name)
-    known, asked = np.load(rows / PAIRS), sequences(model, corpus, "validation", HELD_OUT)
+    asked = sequences(model, corpus, "validation", HELD_OUT)
+    tokens, known = np.stack(asked["tokens"]), np.load(rows / PAIRS)
     for count in (1, 2, 4, PARTS):
-        budget = count * LENGTH * sum(TRAIN.values()) // PARTS
-        wanted = {f"shares-{budget}": lambda means, budget=budget: shares(model, means, asked, known, budget)}
-        if count == PARTS:
-            replaced = sequences(model, corpus, "validation", REPLACED)
-            wanted["costs"] = lambda means: costs(model, means, replaced)
-        missing = {table: make for table, make in wanted.items() if not (scores / f"{table}.parquet").exists()}
-        means = added(parts(rows)[:count]) if missing else None
-        for table, make_table in missing.items():
-            write_parquet(scores / f"{table}.parquet", make_table(means))
+        budget, last = count * LENGTH * sum(TRAIN.values()) // PARTS, count == PARTS
+        files = [out / f"shares-{budget}.parquet"] + [out / "costs.parquet"] * last
+        if all(file.exists() for file in files):
+            continue
+        means = added(parts(rows)[:count])
+        pairs = paired(tokens, known, model.decoder.config.vocab) if last else None
+        write_parquet(files[0], shares(model, means, asked, budget, pairs))
+        if last:
+            write_parquet(files[1], costs(model, means, sequences(model, corpus, "validation", REPLACED)))

@@ -4,7 +4,7 @@ W_u of that mean is the mean of W_u x, the row that STEM would read in the up-pr
 one mean serves the up-projection and the gate.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +42,28 @@ def watched(model: Decoder, keep: Callable[[int, Tensor, Tensor], None]) -> Iter
         yield
 
 
+Change = Callable[[Tensor], Tensor]
+"""What becomes of the vectors that an up-projection gives [n, T, F]."""
+
+
+def constant(given: Tensor) -> Change:
+    """Return the change that puts other vectors in their place."""
+    return lambda _: given
+
+
+@contextmanager
+def changed(model: Decoder, changes: Mapping[int, Change]) -> Iterator[None]:
+    """Change what the up-projections of some layers give, in all passes within."""
+
+    def hook(change: Change) -> Callable:
+        return lambda _, __, out: change(out)
+
+    with ExitStack() as hooks:
+        for layer, change in changes.items():
+            hooks.enter_context(model.blocks[layer].ffn.up.register_forward_hook(hook(change)))
+        yield
+
+
 @dataclass
 class Means:
     """Means by address: a token, or a pair of tokens that is numbered from the size of the vocabulary on.
@@ -68,6 +90,7 @@ class Means:
 
     @classmethod
     def load(cls, path: Path) -> "Means":
+        """Read the tables, in float32."""
         stored = load_file(path)
         return cls(**stored | {name: stored[name].float() for name in ("read", "gave")})
 
@@ -93,18 +116,20 @@ def means(model: Decoder, tokens: np.ndarray, pairs: np.ndarray, addresses: int)
     index[torch.from_numpy(seen.astype(np.int64))] = torch.arange(len(seen), dtype=torch.int32)
     counts, read = torch.zeros(len(seen)), torch.zeros(layers, len(seen), width)
     gave = torch.zeros(layers, int((seen < model.config.vocab).sum()), width)
+    at: dict[str, Tensor] = {}
+
+    def keep(layer: int, x: Tensor, out: Tensor) -> None:
+        read[layer].index_add_(0, at["token"], x.flatten(0, 1))
+        read[layer].index_add_(0, at["pair"], x.flatten(0, 1)[at["paired"]])
+        gave[layer].index_add_(0, at["token"], out.flatten(0, 1))
+
     for first in track(range(0, len(tokens), BATCH), "rows"):
         text = torch.from_numpy(tokens[first : first + BATCH].astype(np.int64))
-        token = index[text.flatten()].long()
         pair = torch.from_numpy(pairs[first : first + BATCH].astype(np.int64)).flatten()
-        paired = (pair >= 0).nonzero().flatten()
-        pair = index[pair[paired]].long()
-        counts.index_add_(0, token, torch.ones(len(token))).index_add_(0, pair, torch.ones(len(pair)))
-
-        def keep(layer: int, x: Tensor, out: Tensor) -> None:
-            read[layer].index_add_(0, token, x.flatten(0, 1)).index_add_(0, pair, x.flatten(0, 1)[paired])
-            gave[layer].index_add_(0, token, out.flatten(0, 1))
-
+        at["paired"] = (pair >= 0).nonzero().flatten()
+        at["token"], at["pair"] = index[text.flatten()].long(), index[pair[at["paired"]]].long()
+        for address in ("token", "pair"):
+            counts.index_add_(0, at[address], torch.ones(len(at[address])))
         with watched(model, keep):
             model.hidden(text)
     tokens_seen = gave.shape[1]

@@ -1,0 +1,98 @@
+"""How much of what a published model's up-projections compute the token alone tells, by layer and by length of the text
+that its rows are means over, and what reading the rows of one layer costs. SmolLM2-135M-Instruct, quantised to 4 bits.
+"""
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from stemrepro.measures.premise import WHAT, Premise
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import HUES, PLAIN, SMALLEST, error_bars, sheet
+
+SERIES = {
+    ("up", "token"): ("$W_u x$, token", "orange", "D"),
+    ("up", "pair"): ("$W_u x$, pair of tokens", "yellow", "s"),
+    ("gate", "token"): ("$W_g x$, token", "blue", "^"),
+    ("out", "token"): ("FFN output, token", "grey", "o"),
+}
+CONTROL = ("up", "another token")
+THIRDS = {"early": "first third of the layers", "third": "layers of STEM 1/3", "late": "last third"}
+
+
+def collect(measure: Premise) -> pd.DataFrame:
+    """Return shares by layer and by length of the rows' text, and costs by layer."""
+    rows = []
+    for what, address in (*SERIES, CONTROL):
+        for layer in range(measure.depth):
+            rows.append(mean_row("explained", f"{what}, {address}", layer, measure.share(WHAT[what], address, [layer])))
+    for layers in THIRDS:
+        for budget in measure.budgets:
+            share = measure.share(WHAT["up"], "token", measure.layers(layers), budget)
+            rows.append(mean_row("by length", layers, budget, share))
+    for layer in range(measure.depth):
+        rows.append(mean_row("cost", "loss", layer, measure.cost_of([layer])))
+        rows.append(mean_row("cost", "kl", layer, measure.cost_of([layer], "kl")))
+    return pd.DataFrame(rows)
+
+
+def draw_depth(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw the shares that rows explain against the layer."""
+    for (what, address), (label, hue, marker) in SERIES.items():
+        rows = data[(data["panel"] == "explained") & (data["what"] == f"{what}, {address}")]
+        axes.errorbar(
+            rows["x"].astype(float),
+            rows["value"],
+            yerr=error_bars(rows),
+            color=HUES[hue],
+            marker=marker,
+            ms=4,
+            lw=1,
+            label=label,
+        )
+    axes.axhline(50, color=PLAIN, lw=0.8, ls=":")
+    axes.axhline(0, color="black", lw=0.6)
+    axes.set(xlabel="layer", ylabel="share of the variance\nthat a row explains (%)")
+    axes.legend(fontsize=SMALLEST)
+
+
+def draw_length(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw the shares against the tokens that rows are means over."""
+    for (layers, label), hue, marker in zip(THIRDS.items(), ("orange", "green", "blue"), ("D", "o", "^"), strict=True):
+        rows = data[(data["panel"] == "by length") & (data["what"] == layers)]
+        axes.errorbar(
+            rows["x"].astype(float) / 1e3,
+            rows["value"],
+            yerr=error_bars(rows),
+            color=HUES[hue],
+            marker=marker,
+            ms=5,
+            label=label,
+        )
+    axes.set_xscale("log", base=2)
+    ticks = sorted(data[data["panel"] == "by length"]["x"].astype(float).unique() / 1e3)
+    axes.set_xticks(ticks, [f"{tick:.0f}" for tick in ticks])
+    axes.set_ylim(bottom=0)
+    axes.set(xlabel="thousand tokens of the rows' text", ylabel="$W_u x$: explained (%)")
+    axes.legend(fontsize=SMALLEST)
+
+
+def draw_cost(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw what reading the rows of one layer costs, by layer."""
+    rows = data[(data["panel"] == "cost") & (data["what"] == "loss")]
+    axes.errorbar(
+        rows["x"].astype(float), rows["value"], yerr=error_bars(rows), color=HUES["orange"], marker="D", ms=4, ls="none"
+    )
+    axes.axhline(0, color="black", lw=0.6)
+    axes.set_yscale("symlog", linthresh=0.1)
+    axes.set(xlabel="the one layer with rows", ylabel="loss above dense's\n(nats/token)")
+
+
+def draw(data: pd.DataFrame, measure: Premise) -> Figure:
+    """Draw three panels."""
+    titles = {"a": "What a row explains, by layer", "b": "More text for the rows", "c": "One layer reads rows"}
+    figure, grid = sheet("aa;bc", 5.6, titles)
+    draw_depth(grid["a"], data)
+    draw_length(grid["b"], data)
+    draw_cost(grid["c"], data)
+    return figure

@@ -1,0 +1,90 @@
+"""What edits of a published model do: metrics of recipes/model_editing.yaml.
+
+A published model has no seeds. Intervals are over countries: each is left out once, with all pairs that hold it.
+"""
+
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from stemrepro.common.files import damaged
+from stemrepro.measures.base import Measure
+from stemrepro.measures.inputs import Inputs
+from stemrepro.measures.metric import NAME, Field, metric
+from stemrepro.verdicts.contrast import Contrast, jackknife
+
+MODELS = ("published", "converted")
+
+
+class ModelEdits(Measure):
+    """Shares of pairs of countries in which an edit makes the target's answer the first choice, in percent."""
+
+    study = "edits"
+    fields: ClassVar[dict[str, Field]] = {
+        "model": MODELS, "layers": ("third", "half", "full", "all"), "relation": ("capital", "currency", "continent"),
+        "first": NAME, "second": NAME,
+    }  # fmt: skip
+
+    def __init__(self, inputs: Inputs) -> None:
+        super().__init__(inputs)
+        self.edits, self.example = (self._read(name) for name in ("edits", "example"))
+
+    def _read(self, name: str) -> pd.DataFrame:
+        path = self.inputs.folder / self.study / f"{name}.parquet"
+        try:
+            return pd.read_parquet(path)
+        except (OSError, ValueError) as error:
+            raise damaged(path, error) from error
+
+    @cached_property
+    def _by(self) -> dict[tuple, pd.DataFrame]:
+        return dict(iter(self.edits.groupby(["relation", "model", "method", "layers"])))
+
+    def of(self, method: str, layers: str, model: str = "published", relation: str = "capital") -> pd.Series:
+        """Return the successes of an edit in percent, by source and target."""
+        rows = self._by[relation, model, method, layers].set_index(["source", "target"])
+        return 100.0 * rows["success"].astype(float)
+
+    def share(self, method: str, layers: str, model: str = "published", relation: str = "capital") -> Contrast:
+        """Return the share of pairs in which an edit succeeds, in percent."""
+        return over_countries(self.of(method, layers, model, relation))
+
+    @metric(
+        "success:{layers}[:{model}]",
+        "pairs in which the first arm's edit makes the target's answer the first choice, less the second's",
+    )
+    def success(self, high: str, low: str, layers: str, model: str = "published") -> Contrast:
+        return over_countries(self.of(high, layers, model) - self.of(low, layers, model))
+
+    @metric("over-input:{layers}", "the same of rows, less those in which the target's input embedding does so")
+    def over_input(self, high: str, low: str, layers: str) -> Contrast:
+        return over_countries(self.of(high, layers) - self.of(low, "all"))
+
+    @metric("layers:{first}>{second}", "the same of one set of layers, less that of another")
+    def sets(self, high: str, low: str, first: str, second: str) -> Contrast:
+        return over_countries(self.of(high, first) - self.of(low, second))
+
+    @metric("also:{relation}:{layers}", "pairs in which the answer of another relation moves too, with rows")
+    def also(self, high: str, low: str, relation: str, layers: str) -> Contrast:
+        return over_countries(self.of(high, layers, relation=relation))
+
+
+def over_countries(values: pd.Series) -> Contrast:
+    """Return the mean over pairs of countries, with each country left out once.
+
+    Args:
+        values: by source and target.
+    """
+    ends = np.array([list(pair) for pair in values.index])
+    names, members = np.unique(ends, return_inverse=True)
+    left, right = members.reshape(-1, 2).T
+    numbers = values.to_numpy()
+
+    def statistic(kept: np.ndarray) -> float:
+        inside = np.zeros(len(names), bool)
+        inside[kept] = True
+        return float(numbers[inside[left] & inside[right]].mean())
+
+    return jackknife(statistic, np.arange(len(names)), "countries")
