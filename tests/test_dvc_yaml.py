@@ -11,6 +11,7 @@ from dvc.repo import Repo
 from stemrepro.common.code_hash import files
 from stemrepro.config.scores import SCORE_KINDS
 from stemrepro.measures import MEASURES
+from stemrepro.measures.base import measure_class
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.model.memory.naming import memory_module
 from stemrepro.model.specs import FFNS, MEMORIES
@@ -44,13 +45,18 @@ def test_the_default_study_draws_every_recipe_of_its_scale(catalog):
 
 
 def test_the_studies_are_all_other_scales_of_the_page(catalog):
-    texts, scales, studies, figures = (next(iter(each.values())) for each in content("studies/dvc.yaml")["vars"])
+    texts, scales, studies, models, figures = (next(iter(v.values())) for v in content("studies/dvc.yaml")["vars"])
     shown = {name for name, scale in catalog.scales.items() if scale.scoreboard == "results"} - {"laptop"}
-    assert {name: next(iter(catalog.at(name).recipes)) for name in shown} == figures
+    assert {recipe: name for name in shown for recipe in catalog.at(name).recipes} == figures
+    read = {name: measure_class(catalog.recipes[name].measure).study for name in figures}
+    assert {name: study for name, study in read.items() if study} == models
+    shown = {name for name in shown if catalog.scale(name).published is None}
     assert studies.keys() == shown | {"smoke"}
     assert scales == {name: catalog.scale(name).data for name in shown | {"smoke", "start"}}
     assert {name: study["text"] for name, study in studies.items()} == {name: scales[name] for name in studies}
-    assert all(f"recipes/{figures[name]}.yaml" == studies[name]["recipes"] for name in shown)
+    assert {f"recipes/{name}.yaml" for name in figures.keys() - models.keys()} == {
+        studies[name]["recipes"] for name in shown
+    }
     assert {*scales.values()} == {*texts, content("params.yaml")["mix"]}
 
 
@@ -65,6 +71,7 @@ MODULES = {
     "score": (*(f"stemrepro.evaluation.{kind}" for kind in SCORE_KINDS), "stemrepro.data.counting", *NETWORKS),
     "analyse": ("stemrepro.report.analyse", *(name.partition(":")[0] for name in MEASURES.values())),
     "report": ("stemrepro.report.pages",),
+    "study": ("stemrepro.published.premise", "stemrepro.published.edits"),
 }
 """What the command of a stage runs."""
 
@@ -75,7 +82,7 @@ def test_a_stage_waits_for_all_code_that_it_runs(file, name):
     """Else DVC would pass over a stage whose command would make something else."""
     stages = content(file)["stages"]
     if (stage := stages.get(name) or stages.get({"analyse": "figure"}.get(name))) is None:
-        assert (file, name) == ("studies/dvc.yaml", "report")
+        assert (file, name) in {("studies/dvc.yaml", "report"), ("dvc.yaml", "study")}
         return
     deps = [ROOT / path for path in stage.get("do", stage)["deps"]]
     files_of_code = [path for path in files(MODULES[name], DECIDE_NOTHING) if path.name != "__init__.py"]
@@ -122,7 +129,7 @@ def test_a_figure_waits_for_the_whole_way_from_its_sources(graph):
     way = ["fetch", "corpus", "tokenizer", "blocks", "train", "score", "analyse@rivals"]
     assert nx.descendants(graph, "analyse@rivals") == {*way} - {"analyse@rivals"}
     assert all(nx.has_path(graph, later, earlier) for earlier, later in pairwise(way))
-    ladder = nx.descendants(graph, "studies:figure@ladder")
+    ladder = nx.descendants(graph, "studies:figure@token_ladder")
     assert ladder == {*way[:2], *(f"studies:{name}@ladder" for name in way[2:6])}
 
 

@@ -1,9 +1,9 @@
 """Edits of a published model by another country's rows (paper, Fig. 4 and 7).
 
-A row is the mean of W_u x over the name's places in a text (stemrepro.published.rows). An edit reads the target's row at
-the source's place, in some layers. Two models are edited. In the published one the difference of the two rows is added
-to W_u x. In a converted one these layers read rows at every place in place of W_u x. Nothing else changes: no weight, no
-token, no input embedding.
+A row is the mean of W_u x over the name's places in a text (stemrepro.published.rows). An edit reads the target's row
+at the source's place, in some layers. Two models are edited. In the published one the difference of the two rows is
+added to W_u x. In a converted one these layers read rows at every place in place of W_u x. Nothing else changes: no
+weight, no token, no input embedding.
 """
 
 from collections.abc import Callable, Mapping, Sequence

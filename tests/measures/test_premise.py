@@ -1,0 +1,94 @@
+"""Shares and edits of a published model from made-up tables, against closed forms."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from stemrepro.measures.inputs import Inputs
+from stemrepro.measures.model_edits import ModelEdits, over_countries
+from stemrepro.measures.premise import WHAT, Premise
+from stemrepro.verdicts.contrast import jackknife
+
+LAYERS, SEQUENCES = 6, 5
+
+
+@pytest.fixture
+def premise(catalog, tmp_path):
+    """Rows explain 90% less 10 points a layer of W_u x, and half of that of all else."""
+    folder = tmp_path / "premise"
+    folder.mkdir()
+    rows = [
+        {"budget": budget, "layer": layer, "what": what, "address": "token", "sequence": sequence, "source": "plays",
+         "total": 1.0 + sequence,
+         "left": (1.0 + sequence) * (1 - (0.9 - 0.1 * layer) * (1 if what == "W_u x" else 0.5))}
+        for budget in (100, 200) for layer in range(LAYERS) for what in WHAT.values() for sequence in range(SEQUENCES)
+    ]  # fmt: skip
+    for budget, part in pd.DataFrame(rows).groupby("budget"):
+        part.to_parquet(folder / f"shares-{budget}.parquet")
+    costs = [
+        {"layer": layer, "sequence": k, "source": "plays", "tokens": 10, "nats": 20 + k + layer, "dense": 20 + k,
+         "kl": 1}
+        for layer in range(LAYERS) for k in range(SEQUENCES)
+    ]  # fmt: skip
+    pd.DataFrame(costs).to_parquet(folder / "costs.parquet")
+    return Premise(Inputs("premise", catalog, "smollm2", tmp_path))
+
+
+def test_shares_are_means_over_layers(premise):
+    assert premise.contrast("token", "half", "explained:up:third").mean == pytest.approx(
+        (80 + 50) / 2 - 50
+    )  # layers 1, 4
+    assert premise.contrast("token", "token", "over-gate:third").mean == pytest.approx((80 + 50) / 4)
+    assert premise.contrast("token", "token", "falls:up").mean == pytest.approx((90 + 80) / 2 - (50 + 40) / 2)
+    assert premise.contrast("token", "dense", "cost:full").mean == pytest.approx(np.mean([1, 2, 3, 4, 5]) / 10)
+    assert premise.contrast("token", "dense", "cost:full").over == "sequences"
+
+
+def test_a_jackknife_of_means_is_the_t_interval():
+    values = np.array([1.0, 2.0, 4.0, 7.0])
+    one = jackknife(lambda kept: float(kept.mean()), values)
+    assert one.differences == pytest.approx(values)
+    assert one.interval(0.05) == pytest.approx(stats.t.interval(0.95, 3, values.mean(), stats.sem(values)))
+
+
+def test_pairs_are_left_out_by_country():
+    """By hand: without a country only the pairs of the two others are left."""
+    pairs = pd.MultiIndex.from_tuples([("a", "b"), ("b", "a"), ("b", "c"), ("c", "b"), ("a", "c"), ("c", "a")])
+    values = pd.Series([100.0, 0.0, 100.0, 100.0, 0.0, 0.0], index=pairs)
+    one = over_countries(values)
+    without = np.array([100.0, 0.0, 50.0])
+    assert one.differences == pytest.approx(3 * 50 - 2 * without)
+    error = np.sqrt(2 / 3 * ((without - without.mean()) ** 2).sum())
+    low, high = one.interval(0.05)
+    assert (high - low) / 2 == pytest.approx(stats.t.ppf(0.975, 2) * error)
+    assert (one.over, one.seeds) == ("countries", 3)
+
+
+def test_edits_are_compared_pair_by_pair(catalog, tmp_path):
+    folder = tmp_path / "edits"
+    folder.mkdir()
+    names = [(a, b) for a in "abcd" for b in "abcd" if a != b]
+    rates = {
+        ("rows", "full"): 9,
+        ("rows", "all"): 12,
+        ("chance", "full"): 3,
+        ("patched", "full"): 6,
+        ("input", "all"): 12,
+    }
+    rows = [
+        {"relation": "capital", "model": "published", "method": method, "layers": layers, "source": a, "target": b,
+         "success": int(number < count), "kept": 0, "new": 0.0, "old": 0.0}
+        for (method, layers), count in rates.items() for number, (a, b) in enumerate(names)
+    ]  # fmt: skip
+    pd.DataFrame(rows).to_parquet(folder / "edits.parquet")
+    pd.DataFrame({"said": ["before"]}).to_parquet(folder / "example.parquet")
+    measure = ModelEdits(Inputs("model_editing", catalog, "smollm2", tmp_path))
+    for arms, metric, mean in (
+        (("rows", "chance"), "success:full", 50), (("patched", "rows"), "success:full", -25),
+        (("rows", "input"), "over-input:full", -25), (("rows", "rows"), "layers:all>full", 25),
+    ):  # fmt: skip
+        contrast = measure.contrast(*arms, metric)
+        whole = measure.of(arms[0], "all" if ">" in metric else "full").mean()
+        assert 0 <= whole <= 100
+        assert np.mean(contrast.differences) == pytest.approx(mean, abs=12)  # less the jackknife's bias

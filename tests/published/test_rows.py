@@ -1,0 +1,119 @@
+"""Rows, shares and edits of a tiny model, against plain loops."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from stemrepro.common.errors import UserError
+from stemrepro.evaluation.prompts import ask
+from stemrepro.published import edits, premise
+from stemrepro.published.rows import added, known_pairs, means, paired
+from stemrepro.published.texts import sequences
+
+TEXT = np.array([[0, 5, 6, 5, 6, 7], [0, 5, 6, 9, 5, 6], [0, 5, 6, 6, 5, 6]], np.int32)
+VOCAB = 264
+
+
+@pytest.fixture(scope="module")
+def read(model):
+    """What each layer's FFN reads and gives [layers, 3, 6, D], kept by hand."""
+    kept = {}
+    hooks = [
+        block.ffn.register_forward_hook(lambda _, x, out, layer=layer: kept.__setitem__(layer, (x[0], out)))
+        for layer, block in enumerate(model.decoder.blocks)
+    ]
+    with torch.no_grad():
+        model.decoder.hidden(torch.from_numpy(TEXT.astype(np.int64)))
+    for hook in hooks:
+        hook.remove()
+    return torch.stack([kept[layer][0] for layer in sorted(kept)]), torch.stack([kept[k][1] for k in sorted(kept)])
+
+
+def test_rows_are_means_by_token_and_by_pair_whatever_the_parts(model, read, tmp_path, monkeypatch):
+    monkeypatch.setattr("stemrepro.published.rows.FEWEST", 4)
+    known = known_pairs(TEXT, VOCAB)
+    pairs = paired(TEXT, known, VOCAB)
+    assert known.tolist() == [5 * VOCAB + 6]  # it stands six times
+    assert (pairs >= 0).sum() == 6
+    files = [tmp_path / f"{part}.safetensors" for part in range(2)]
+    for part, file in enumerate(files):
+        means(model.decoder, TEXT[part::2], pairs[part::2], VOCAB + len(known)).save(file)
+    rows = added(files)
+    for token in (0, 5, 6, 7, 9):
+        where = torch.from_numpy(token == TEXT)
+        place = int(rows.index[token])
+        assert rows.counts[place] == where.sum()
+        for mine, kept in ((rows.read, read[0]), (rows.gave, read[1])):
+            assert torch.allclose(mine[:, place], kept[:, where].mean(dim=1), rtol=0.02, atol=0.02)  # half precision
+    where = torch.from_numpy(pairs >= 0)
+    assert torch.allclose(rows.read[:, rows.index[VOCAB]], read[0][:, where].mean(dim=1), rtol=0.02, atol=0.02)
+    assert int(rows.index[8]) == -1
+    assert torch.allclose(rows.grand(rows.read), read[0].flatten(1, 2).mean(dim=1), atol=0.02)
+
+
+def test_shares_are_residuals_around_rows(model, read):
+    rows = means(model.decoder, TEXT, np.full_like(TEXT, -1), VOCAB)
+    text = pd.DataFrame({"source": ["a", "b", "c"], "tokens": list(TEXT)})
+    table = premise.shares(model, rows, text, 18, np.full_like(TEXT, -1))
+    layer, sequence = 1, 2
+    up = model.decoder.blocks[layer].ffn.up.weight.detach()
+    y, total, left = read[0][layer] @ up.T, 0.0, 0.0
+    for place in range(1, TEXT.shape[1]):  # the start token is no part
+        same = torch.from_numpy(TEXT[sequence, place] == TEXT)
+        left += float((y[sequence, place] - y[same].mean(dim=0)).square().sum())
+        total += float((y[sequence, place] - y.flatten(0, 1).mean(dim=0)).square().sum())
+    row = table[(table.layer == layer) & (table.sequence == sequence) & (table.what == premise.UP)]
+    token = row[row.address == "token"].iloc[0]
+    assert (token.total, token.left) == (pytest.approx(total, rel=1e-4), pytest.approx(left, rel=1e-4))
+    assert row[row.address == "pair"].iloc[0].left == pytest.approx(left, rel=1e-4)  # no pair is known
+    assert set(table.address) == {"token", "pair", "another token"}
+    assert len(table) == 3 * 3 * (2 * 3 + 1)
+
+
+def test_one_layers_rows_cost_nothing_where_a_row_is_what_the_layer_reads(model):
+    """A text of one token at each place: the mean over its places is what stands there."""
+    text = np.array([[0, 5, 6, 7, 8, 9]], np.int32)
+    rows = means(model.decoder, text, np.full_like(text, -1), VOCAB)
+    table = premise.costs(model, rows, pd.DataFrame({"source": ["a"], "tokens": list(text)}))
+    assert np.allclose(table.nats, table.dense, atol=1e-4)
+    assert np.allclose(table.kl, 0, atol=1e-4)
+    other = means(model.decoder, text[:, ::-1].copy(), np.full_like(text, -1), VOCAB)
+    assert (premise.costs(model, other, pd.DataFrame({"source": ["a"], "tokens": list(text)})).kl > 1e-3).any()
+
+
+def test_what_is_patched_is_what_the_targets_prompt_has(model):
+    """In the target's own prompt the patch changes nothing, in the source's it changes the name's place alone."""
+    prompts = {name: ask(model.tokenizer, f"the {name} is", name, name) for name in ("a", "b")}
+    rows = means(model.decoder, TEXT, np.full_like(TEXT, -1), VOCAB)
+    trial = edits.Trial(model, edits.Rows(model, rows), prompts, [("a", "b")], "one-to-one")
+    aims, ends = edits.stacked([prompts["b"]])
+    aim = edits.following(model, aims, ends)
+    patched = trial.patched(aims)(range(3))
+    assert torch.allclose(edits.following(model, aims, ends, patched), aim, atol=1e-6)
+    assert not torch.allclose(edits.following(model, trial.tokens, ends, patched), aim, atol=1e-4)
+    added_, at = trial.added[1][0], prompts["a"].places[0]
+    assert torch.equal(added_[[k for k in range(len(added_)) if k != at]], torch.zeros(len(added_) - 1, 64))
+
+
+def test_rows_are_dealt_out_to_names_of_other_lengths(model):
+    """By hand: two places read the one row twice, or once and the end mark's; one place reads the mean of two."""
+    long, short = (ask(model.tokenizer, f"the {name} is", name, "x") for name in ("ab", "c"))
+    lengths = [1] * VOCAB
+    assert edits.dealt("copy", long, short, lengths).tolist() == [[1, 0], [1, 0]]
+    assert edits.dealt("left-pad", long, short, lengths).tolist() == [[0, 1], [1, 0]]
+    assert edits.dealt("average", short, long, lengths).tolist() == [[0.5, 0.5, 0]]
+
+
+def test_sequences_begin_with_the_start_token_and_are_whole(model, tmp_path, monkeypatch):
+    monkeypatch.setattr("stemrepro.published.texts.LENGTH", 8)
+    texts = ["the is " * 20, "a", "b", "the " * 30]
+    rows = [{"source": "plays", "id": str(k), "split": "train", "text": text} for k, text in enumerate(texts)]
+    pd.DataFrame(rows).to_parquet(tmp_path / "corpus.parquet")
+    table = sequences(model, tmp_path / "corpus.parquet", "train", {"plays": 2})
+    assert [len(tokens) for tokens in table.tokens] == [8] * 2
+    assert [int(tokens[0]) for tokens in table.tokens] == [0] * 2
+    assert table.tokens[0].tolist() == model.tokens("the is " * 20)[:8]
+    assert table.tokens[1].tolist() == model.tokens("a\nb\nthe the the")[:8]
+    with pytest.raises(UserError, match=r"'plays' has .* sequences of 8 tokens, not 99"):
+        sequences(model, tmp_path / "corpus.parquet", "train", {"plays": 99})
