@@ -118,6 +118,8 @@ class Measure:
     """Does it also read what was counted in the text alone?"""
     study: ClassVar[str] = ""
     """The study of a published model whose tables it reads, a module of stemrepro.published."""
+    over: ClassVar[str] = ""
+    """What its intervals are over, where it has neither arms nor seeds."""
     arms: Mapping = MappingProxyType({})
     """Scores of the recipe's arms by name; none where nothing is trained."""
 

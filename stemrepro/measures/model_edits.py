@@ -21,7 +21,7 @@ MODELS = ("published", "converted")
 class ModelEdits(Measure):
     """Shares of pairs of countries in which an edit makes the target's answer the first choice, in percent."""
 
-    study = "edits"
+    study, over = "edits", "countries"
     fields: ClassVar[dict[str, Field]] = {
         "model": MODELS, "layers": ("third", "half", "full", "all"), "relation": ("capital", "currency", "continent"),
         "first": NAME, "second": NAME,
@@ -39,12 +39,13 @@ class ModelEdits(Measure):
             raise damaged(path, error) from error
 
     @cached_property
-    def _by(self) -> dict[tuple, pd.DataFrame]:
+    def pairs(self) -> dict[tuple[str, str, str, str], pd.DataFrame]:
+        """Edits by relation, model, method and layers."""
         return dict(iter(self.edits.groupby(["relation", "model", "method", "layers"])))
 
     def of(self, method: str, layers: str, model: str = "published", relation: str = "capital") -> pd.Series:
         """Return the successes of an edit in percent, by source and target."""
-        rows = self._by[relation, model, method, layers].set_index(["source", "target"])
+        rows = self.pairs[relation, model, method, layers].set_index(["source", "target"])
         return 100.0 * rows["success"].astype(float)
 
     def share(self, method: str, layers: str, model: str = "published", relation: str = "capital") -> Contrast:

@@ -24,7 +24,7 @@ HALF = 50.0
 class Premise(Measure):
     """Shares of variance that rows explain, and what reading them costs."""
 
-    study = "premise"
+    study, over = "premise", "held-out sequences of text"
     fields: ClassVar[dict[str, Field]] = {"what": WHAT, "layers": ("third", "full", "early", "late")}
 
     def __init__(self, inputs: Inputs) -> None:

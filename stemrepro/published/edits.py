@@ -31,7 +31,7 @@ from stemrepro.published.texts import write_parquet
 PROMPTS = {
     "capital": "The capital of {} is",
     "currency": "The currency of {} is the",
-    "continent": "{} is in the continent of",
+    "continent": "The country of {} is in the continent of",
 }
 """Beginnings of sentences that the answer ends; the first is edited, the others ask what else moves."""
 PAIRS = 200
@@ -246,6 +246,7 @@ def edited(model: Model, means: Means, questions: dict[str, dict[str, Question]]
     for relation in list(questions)[1:]:
         asked_too, known_too = questions[relation], knows(model, questions[relation])
         both = [pair for pair in names if set(pair) <= known_too]
+        both = [pair for pair in both if len({len(asked_too[name].places) for name in pair}) == 1]
         both = [pair for pair in both if asked_too[pair[0]].answer[0] != asked_too[pair[1]].answer[0]]
         if both:
             trial = Trial(model, rows, asked_too, both, "one-to-one")

@@ -87,7 +87,8 @@ def _table(settings: Mapping[str, Contrast], seeds: tuple[int, ...]) -> list[str
     contrasts = settings.values()
     by_seed = [[*c.differences, *[nan] * len(seeds)] for c in contrasts]
     most = max(c.seeds for c in contrasts)
-    rows = {f"seed {seed}": [values[n] for values in by_seed] for n, seed in enumerate(seeds[:most])}
+    names = [f"seed {seed}" for seed in seeds] if contrasts[0].over == "seeds" else map(str, range(1, most + 1))
+    rows = {name: [values[n] for values in by_seed] for n, name in zip(range(most), names, strict=False)}
     rows["mean"] = [c.mean for c in contrasts]
     for alpha in (PRINTED, DECIDES):
         ends = zip(*(c.interval(alpha) for c in contrasts), strict=True)
@@ -160,7 +161,7 @@ def _text(measure: Measure, one: Judged, results: Path, made: list[str]) -> str:
         ],
         "The paper": _cells(inputs.catalog, inputs.name, one.name, claim),
         "What is measured": _measured(inputs, claim),
-        "The number" if claim.kind == "exact" else "Differences seed by seed": _differences(one, measure),
+        "The number" if claim.kind == "exact" else f"Differences, by {one.evidence.contrast.over}": _differences(one, measure),
         "The rule": _verdict(one),
         "Where it comes from": _origin(inputs, claim, results, made),
     }  # fmt: skip

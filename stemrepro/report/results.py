@@ -34,6 +34,9 @@ def run_inputs(inputs: Inputs, measure: Measure) -> dict:
     if runs:
         hashes = digest({name: run["params_hash"] for name, run in runs.items()})
         about = {"params_hash": hashes, "data_hash": next(iter(summaries.values()))["data_hash"], "runs": runs}
+    elif measure.study:
+        tables = [sha256(path) for path in sorted((inputs.folder / measure.study).glob("*.parquet"))]
+        about = {"params_hash": digest(inputs.scale.published), "data_hash": digest(tables)}
     else:
         shapes = {name: shape.model_dump() for name, shape in inputs.catalog.shapes.items()}
         about = {"params_hash": digest([list(inputs.catalog.paper.listing()), shapes]), "data_hash": None}

@@ -62,7 +62,8 @@ def evidence(row: dict) -> str:
         return "computed, no chance involved"
     if row["ours"] is None:
         return "not measured"
-    words = [f"{row['seeds']} seed{'' if row['seeds'] == 1 else 's'}"]
+    over = (row["method"] or METHOD).removeprefix("t over ").partition(",")[0]  # of a published model no seeds
+    words = [f"{row['seeds']} {over.removesuffix('s') if row['seeds'] == 1 else over}"]
     if row["method"] and row["method"] != METHOD:
         words.append(row["method"])
     if row["item_se"]:

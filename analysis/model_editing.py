@@ -1,0 +1,120 @@
+"""Fig. 4 and 7 in a published model: what other rows do to its answers, by layers, against another country's rows,
+patched outputs of the up-projections and the input embedding. SmolLM2-135M-Instruct, quantised to 4 bits.
+"""
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from stemrepro.measures.model_edits import ModelEdits
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import HUES, PLAIN, SMALLEST, error_bars, sheet
+
+METHODS = {
+    "rows": ("the target's rows", "orange", "D"), "chance": ("another country's rows", "grey", "o"),
+    "patched": ("the target's $W_u x$, patched", "blue", "^"), "input": ("its input embedding", "black", "s"),
+}  # fmt: skip
+SETS = {"third": "1/3", "half": "1/2", "full": "all but\nthe first", "all": "all"}
+LENGTHS = {
+    "longer: left-pad": "longer: pad left", "longer: right-pad": "longer: pad right", "longer: copy": "longer: copies",
+    "longer: average": "longer: average", "shorter: subset": "shorter: subset", "shorter: average": "shorter: average",
+}  # fmt: skip
+SAID = {"before": "before", "edited": "edited", "target": "target's prompt"}
+
+
+def collect(measure: ModelEdits) -> pd.DataFrame:
+    """Return shares of pairs by method and layers, by lengths of names and by relation, and the example."""
+    rows = []
+    for relation, model, method, layers in sorted(measure.pairs):
+        share = measure.share(method, layers, model, relation)
+        if relation != "capital":
+            rows.append(mean_row(relation, method, layers, share))
+        elif ":" in method:
+            rows.append(mean_row("length", method, layers, share))
+        else:
+            rows.append(mean_row(f"success, {model}", method, layers, share))
+    for row in measure.example.itertuples():
+        rows.append({"panel": f"example, {row.said}", "what": row.word, "x": row.rank, "value": row.probability})
+    return pd.DataFrame(rows)
+
+
+def draw_layers(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw the share of moved answers against the one layer that is edited."""
+    for method in ("rows", "patched"):
+        label, hue, marker = METHODS[method]
+        rows = data[(data["panel"] == "success, published") & (data["what"] == method)]
+        rows = rows[rows["x"].astype(str).str.startswith("layer ")]
+        x = rows["x"].str.removeprefix("layer ").astype(int)
+        axes.errorbar(
+            x, rows["value"], yerr=error_bars(rows), color=HUES[hue], marker=marker, ms=4, ls="none", label=label
+        )
+    axes.set(xlabel="the one layer that is edited", ylabel="answers that become\nthe target's (%)")
+    axes.set_ylim(bottom=0)
+    axes.legend(fontsize=SMALLEST)
+
+
+def draw_sets(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw the share of moved answers by set of layers."""
+    for number, (method, (label, hue, marker)) in enumerate(METHODS.items()):
+        rows = data[(data["panel"] == "success, published") & (data["what"] == method)]
+        rows = rows[rows["x"].isin(list(SETS))]
+        x = [list(SETS).index(name) + 0.12 * (number - 1.5) for name in rows["x"]]
+        axes.errorbar(
+            x,
+            rows["value"],
+            yerr=error_bars(rows),
+            color=HUES.get(hue, hue),
+            marker=marker,
+            ms=5,
+            ls="none",
+            label=label,
+        )
+    axes.set_xticks(range(len(SETS)), list(SETS.values()))
+    axes.set_xlim(-0.5, len(SETS) - 0.5)
+    axes.set(xlabel="layers", ylabel="answers that become\nthe target's (%)")
+    axes.legend(fontsize=SMALLEST)
+
+
+def draw_lengths(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw the share of moved answers for names of unequal lengths, rows in all layers but the first, and in all."""
+    for number, (layers, hue, marker) in enumerate((("full", "orange", "D"), ("all", "green", "o"))):
+        rows = data[(data["panel"] == "length") & (data["x"] == layers)].set_index("what").reindex(list(LENGTHS))
+        y = [place + 0.2 * (number - 0.5) for place in range(len(rows))]
+        label = SETS[layers].replace("\n", " ")
+        axes.errorbar(
+            rows["value"], y, xerr=error_bars(rows), color=HUES[hue], marker=marker, ms=5, ls="none", label=label
+        )
+    axes.set_yticks(range(len(LENGTHS)), list(LENGTHS.values()), fontsize=SMALLEST)
+    axes.invert_yaxis()
+    axes.set(xlabel="answers that become the target's (%)")
+    axes.legend(fontsize=SMALLEST, title="layers", title_fontsize=SMALLEST)
+
+
+def draw_example(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw the four most probable words before and after the edit and for the target's own prompt."""
+    place, ticks = 0, []
+    for said, label in SAID.items():
+        rows = data[data["panel"] == f"example, {said}"]
+        for _, row in rows.iterrows():
+            axes.barh(place, row["value"], color=HUES["orange"] if said == "edited" else PLAIN, height=0.7)
+            axes.text(row["value"] + 0.01, place, row["what"].strip(), va="center", fontsize=SMALLEST)
+            ticks.append((place, label if row["x"] == 1 else ""))
+            place += 1
+        place += 0.6
+    axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks], fontsize=SMALLEST)
+    axes.tick_params(axis="y", length=0)
+    axes.invert_yaxis()
+    axes.set(xlabel="probability after 'The capital of Spain is'", xlim=(0, 1.15))
+
+
+def draw(data: pd.DataFrame, measure: ModelEdits) -> Figure:
+    """Draw four panels."""
+    titles = {
+        "a": "One layer at a time", "b": "Sets of layers", "c": "Names of other lengths", "d": "Spain read as Germany",
+    }  # fmt: skip
+    figure, grid = sheet("ab;cd", 6.2, titles)
+    draw_layers(grid["a"], data)
+    draw_sets(grid["b"], data)
+    draw_lengths(grid["c"], data)
+    draw_example(grid["d"], data)
+    return figure
