@@ -84,7 +84,7 @@ def _measured(inputs: Inputs, claim: Claim) -> list[str]:
 
 def _table(settings: Mapping[str, Contrast], seeds: tuple[int, ...]) -> list[str]:
     """Return one line per seed and one column per setting."""
-    contrasts = settings.values()
+    contrasts = [*settings.values()]
     by_seed = [[*c.differences, *[nan] * len(seeds)] for c in contrasts]
     most = max(c.seeds for c in contrasts)
     names = [f"seed {seed}" for seed in seeds] if contrasts[0].over == "seeds" else map(str, range(1, most + 1))
@@ -161,7 +161,8 @@ def _text(measure: Measure, one: Judged, results: Path, made: list[str]) -> str:
         ],
         "The paper": _cells(inputs.catalog, inputs.name, one.name, claim),
         "What is measured": _measured(inputs, claim),
-        "The number" if claim.kind == "exact" else f"Differences, by {one.evidence.contrast.over}": _differences(one, measure),
+        "The number" if claim.kind == "exact" else f"Differences, by {one.evidence.contrast.over}":
+            _differences(one, measure),
         "The rule": _verdict(one),
         "Where it comes from": _origin(inputs, claim, results, made),
     }  # fmt: skip
