@@ -61,7 +61,7 @@ def use_style(arms: dict[str, Arm]) -> None:
         "axes.spines.top": False, "axes.spines.right": False, "axes.titleweight": "bold", "axes.titlesize": "medium",
         "axes.titlelocation": "left", "legend.frameon": False, "font.family": "DejaVu Sans",
         "legend.fontsize": SMALLEST, "legend.title_fontsize": SMALLEST, "lines.linewidth": 1.1,
-        "lines.markersize": 4.5, "errorbar.capsize": 2,
+        "lines.markersize": 4.5, "errorbar.capsize": 2, "figure.max_open_warning": 0,
     })  # fmt: skip
 
 
