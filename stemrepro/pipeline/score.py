@@ -127,6 +127,8 @@ def _check_finished(runs: list[Run]) -> None:
                 f"{run.weights} is missing; train that run first "
                 "('make reproduce' with its SCALE, or 'stemrepro train')"
             )
+        if changes := run.other_settings():
+            raise UserError(f"{run.folder} holds a run with other settings ({changes}); train it again")
 
 
 def pending(

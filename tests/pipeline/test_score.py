@@ -124,6 +124,11 @@ def test_only_runs_that_ended_are_scored_and_each_once(place):
     write_scores("losses", members, [losses.score(run, quiet, **needs)], needs, out, key)
     assert list(pending(plan, "losses", None, *folders)) == []
     assert list(pending(plan, "benchmarks", None, *folders)) == []
+    other = replace(plan.runs[DENSE], training=run.training.model_copy(update={"clip": 9.0}))
+    with pytest.raises(UserError, match=r"seed0 holds a run with other settings \(training\.clip: .* 9\.0 requested"):
+        list(
+            pending(replace(plan, runs={DENSE: other}), "losses", None, *folders)
+        )  # its scores are not those asked for
 
 
 def test_planned_runs_are_not_scored_with_another_tokenizer(place, sample, catalog):
