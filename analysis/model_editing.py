@@ -49,7 +49,7 @@ def draw_layers(axes: Axes, data: pd.DataFrame) -> None:
             x, rows["value"], yerr=error_bars(rows), color=HUES[hue], marker=marker, ms=4, ls="none", label=label
         )
     axes.set(xlabel="the one layer that is edited", ylabel="answers that become\nthe target's (%)")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(-4, 100)
     axes.legend(fontsize=SMALLEST)
 
 

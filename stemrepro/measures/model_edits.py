@@ -13,7 +13,7 @@ from stemrepro.common.files import damaged
 from stemrepro.measures.base import Measure
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.metric import NAME, Field, metric
-from stemrepro.verdicts.contrast import Contrast, jackknife
+from stemrepro.verdicts.contrast import Contrast, left_out, logits_of
 
 MODELS = ("published", "converted")
 
@@ -57,35 +57,45 @@ class ModelEdits(Measure):
         "pairs in which the first arm's edit makes the target's answer the first choice, less the second's",
     )
     def success(self, high: str, low: str, layers: str, model: str = "published") -> Contrast:
-        return over_countries(self.of(high, layers, model) - self.of(low, layers, model))
+        return over_countries(self.of(high, layers, model), self.of(low, layers, model))
 
     @metric("over-input:{layers}", "the same of rows, less those in which the target's input embedding does so")
     def over_input(self, high: str, low: str, layers: str) -> Contrast:
-        return over_countries(self.of(high, layers) - self.of(low, "all"))
+        return over_countries(self.of(high, layers), self.of(low, "all"))
 
     @metric("layers:{first}>{second}", "the same of one set of layers, less that of another")
     def sets(self, high: str, low: str, first: str, second: str) -> Contrast:
-        return over_countries(self.of(high, first) - self.of(low, second))
+        return over_countries(self.of(high, first), self.of(low, second))
 
     @metric("also:{relation}:{layers}", "pairs in which the answer of another relation moves too, with rows")
     def also(self, high: str, low: str, relation: str, layers: str) -> Contrast:
         return over_countries(self.of(high, layers, relation=relation))
 
 
-def over_countries(values: pd.Series) -> Contrast:
-    """Return the mean over pairs of countries, with each country left out once.
+def over_countries(first: pd.Series, second: pd.Series | None = None) -> Contrast:
+    """Return the share of pairs of countries, or a difference of two, in percent, with its interval on logits.
+
+    Each country is left out once, with all pairs that hold it. A share is known to one pair, so that its variance is at
+    least the square of what one pair moves.
 
     Args:
-        values: by source and target.
+        first: 100 where an edit succeeds, else 0, by source and target.
+        second: the same pairs, of another edit.
     """
-    ends = np.array([list(pair) for pair in values.index])
-    names, members = np.unique(ends, return_inverse=True)
+    names, members = np.unique(np.array([list(pair) for pair in first.index]), return_inverse=True)
     left, right = members.reshape(-1, 2).T
-    numbers = values.to_numpy()
+    series = [each.to_numpy() for each in (first, second) if each is not None]
+    signs = np.array([1.0, -1.0])[: len(series)]
 
-    def statistic(kept: np.ndarray) -> float:
-        inside = np.zeros(len(names), bool)
-        inside[kept] = True
-        return float(numbers[inside[left] & inside[right]].mean())
+    def means(kept: np.ndarray) -> tuple[np.ndarray, int]:
+        inside = np.isin(left, kept) & np.isin(right, kept)
+        return np.array([values[inside].mean() for values in series]), int(inside.sum())
 
-    return jackknife(statistic, np.arange(len(names)), "countries")
+    every = np.arange(len(names))
+    points = left_out(lambda kept: float(signs @ means(kept)[0]), every)
+    logits = left_out(lambda kept: float(signs @ logits_of(*means(kept))[0]), every)
+    whole, steps = logits_of(*means(every))
+    least = len(every) * float(np.mean(steps**2))
+    spread = (max(float(np.var(logits, ddof=1)), least), len(every) - 1.0)
+    other = np.full(len(every), whole[1]) if second is not None else None
+    return Contrast(points, spread=spread, logits=logits, other=other, over="countries")

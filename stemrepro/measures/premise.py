@@ -19,6 +19,7 @@ from stemrepro.verdicts.contrast import Contrast, jackknife
 
 WHAT = {"up": "W_u x", "gate": "W_g x", "out": "FFN output"}
 HALF = 50.0
+OVER = "sequences"
 
 
 class Premise(Measure):
@@ -66,7 +67,7 @@ class Premise(Measure):
 
     def share(self, what: str, address: str, layers: list[int], budget: int | None = None) -> Contrast:
         """Return the mean over layers of the share that a row explains, in percent."""
-        return jackknife(*self._of(what, address, layers, budget))
+        return jackknife(*self._of(what, address, layers, budget), OVER)
 
     def _of(self, what: str, address: str, layers: list[int], budget: int | None = None) -> tuple[Callable, np.ndarray]:
         sums = self.explained(what, address, budget)[:, layers]
@@ -77,19 +78,19 @@ class Premise(Measure):
     )
     def over_half(self, high: str, low: str, what: str, layers: str) -> Contrast:
         statistic, sums = self._of(what, high, self.layers(layers))
-        return jackknife(lambda kept: statistic(kept) - HALF, sums)
+        return jackknife(lambda kept: statistic(kept) - HALF, sums, OVER)
 
     @metric("over-gate:{layers}", "share of W_u x that rows explain, in points over that of W_g x")
     def over_gate(self, high: str, low: str, layers: str) -> Contrast:
         (up, first), (gate, second) = (
             self._of(WHAT[what], arm, self.layers(layers)) for what, arm in (("up", high), ("gate", low))
         )
-        return jackknife(lambda kept: up(kept[:2]) - gate(kept[2:]), np.concatenate([first, second]))
+        return jackknife(lambda kept: up(kept[:2]) - gate(kept[2:]), np.concatenate([first, second]), OVER)
 
     @metric("falls:{what}", "share that rows explain in the first third of the layers, in points over the last third")
     def falls(self, high: str, low: str, what: str) -> Contrast:
         (early, first), (late, second) = (self._of(what, high, self.layers(layers)) for layers in ("early", "late"))
-        return jackknife(lambda kept: early(kept[:2]) - late(kept[2:]), np.concatenate([first, second]))
+        return jackknife(lambda kept: early(kept[:2]) - late(kept[2:]), np.concatenate([first, second]), OVER)
 
     @metric("cost:{layers}", "what the loss rises by where one layer reads its rows, in the mean over layers")
     def cost(self, high: str, low: str, layers: str) -> Contrast:
@@ -102,4 +103,4 @@ class Premise(Measure):
         sums = np.stack(
             [rows.pivot(index="layer", columns="sequence", values=name).to_numpy() for name in (of, "tokens")]
         )
-        return jackknife(lambda kept: float(np.mean(kept[0].sum(axis=-1) / kept[1].sum(axis=-1))), sums)
+        return jackknife(lambda kept: float(np.mean(kept[0].sum(axis=-1) / kept[1].sum(axis=-1))), sums, OVER)

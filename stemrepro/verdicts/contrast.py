@@ -98,19 +98,23 @@ def unpaired(first: np.ndarray, second: np.ndarray) -> Contrast:
     return combined((1, -1), (first, second))
 
 
-def jackknife(statistic: Callable[[np.ndarray], float], units: np.ndarray, over: str = "sequences") -> Contrast:
-    """Return a statistic of units that aren't seeds, with a t interval over them, each left out once.
+def left_out(statistic: Callable[[np.ndarray], float], units: np.ndarray) -> np.ndarray:
+    """Return a value for each unit, by which the statistic differs where the unit is left out (jackknife).
 
-    Its differences are pseudo-values, whose mean is the statistic without the bias that leaving out shows.
+    Their mean is the statistic of all units, and their t interval has the jackknife's error.
 
     Args:
         statistic: of an array whose last axis are units.
         units: [..., units].
-        over: what the units are.
     """
     count, whole = units.shape[-1], statistic(units)
     without = np.array([statistic(np.delete(units, unit, axis=-1)) for unit in range(count)])
-    return Contrast(count * whole - (count - 1) * without, over=over)
+    return np.asarray(whole - (count - 1) * (without - without.mean()), float)
+
+
+def jackknife(statistic: Callable[[np.ndarray], float], units: np.ndarray, over: str) -> Contrast:
+    """Return a statistic of units that aren't seeds, with a t interval over them; `over` names the units."""
+    return Contrast(left_out(statistic, units), over=over)
 
 
 def _sigmoid(logits: np.ndarray | float) -> np.ndarray:

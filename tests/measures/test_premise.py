@@ -47,22 +47,25 @@ def test_shares_are_means_over_layers(premise):
 
 def test_a_jackknife_of_means_is_the_t_interval():
     values = np.array([1.0, 2.0, 4.0, 7.0])
-    one = jackknife(lambda kept: float(kept.mean()), values)
+    one = jackknife(lambda kept: float(kept.mean()), values, "texts")
     assert one.differences == pytest.approx(values)
     assert one.interval(0.05) == pytest.approx(stats.t.interval(0.95, 3, values.mean(), stats.sem(values)))
 
 
 def test_pairs_are_left_out_by_country():
-    """By hand: without a country only the pairs of the two others are left."""
+    """By hand: without a country only the pairs of the two others are left; the interval is on logits."""
     pairs = pd.MultiIndex.from_tuples([("a", "b"), ("b", "a"), ("b", "c"), ("c", "b"), ("a", "c"), ("c", "a")])
     values = pd.Series([100.0, 0.0, 100.0, 100.0, 0.0, 0.0], index=pairs)
     one = over_countries(values)
-    without = np.array([100.0, 0.0, 50.0])
-    assert one.differences == pytest.approx(3 * 50 - 2 * without)
-    error = np.sqrt(2 / 3 * ((without - without.mean()) ** 2).sum())
-    low, high = one.interval(0.05)
-    assert (high - low) / 2 == pytest.approx(stats.t.ppf(0.975, 2) * error)
-    assert (one.over, one.seeds) == ("countries", 3)
+    assert (one.mean, one.over, one.seeds) == (pytest.approx(50), "countries", 3)
+    without = np.log([2.5 / 0.5, 0.5 / 2.5, 1.5 / 1.5])  # without a, b and c
+    error = max(np.sqrt(2 / 3 * ((without - without.mean()) ** 2).sum()), 1 / 3.5 + 1 / 3.5)
+    ends = stats.t.ppf(0.975, 2) * error * np.array([-1, 1])
+    assert one.interval(0.05) == pytest.approx(100 / (1 + np.exp(-ends)))
+    none = over_countries(values * 0, values)  # a difference never leaves the scale
+    assert none.mean == pytest.approx(-50)
+    assert -100 < none.interval(0.01)[0] < none.interval(0.01)[1] < 100
+    assert over_countries(values * 0).interval(0.05)[1] > 1  # of six pairs none: one more would have moved it
 
 
 def test_edits_are_compared_pair_by_pair(catalog, tmp_path):
@@ -91,4 +94,4 @@ def test_edits_are_compared_pair_by_pair(catalog, tmp_path):
         contrast = measure.contrast(*arms, metric)
         whole = measure.of(arms[0], "all" if ">" in metric else "full").mean()
         assert 0 <= whole <= 100
-        assert np.mean(contrast.differences) == pytest.approx(mean, abs=12)  # less the jackknife's bias
+        assert contrast.mean == pytest.approx(mean)
