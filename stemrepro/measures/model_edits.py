@@ -3,17 +3,21 @@
 A published model has no seeds. Intervals are over countries: each is left out once, with all pairs that hold it.
 """
 
+from __future__ import annotations
+
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import pandas as pd
 
 from stemrepro.common.files import damaged
 from stemrepro.measures.base import Measure
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.metric import NAME, Field, metric
 from stemrepro.verdicts.contrast import Contrast, left_out, logits_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MODELS = ("published", "converted")
 
@@ -32,6 +36,8 @@ class ModelEdits(Measure):
         self.edits, self.example = (self._read(name) for name in ("edits", "example"))
 
     def _read(self, name: str) -> pd.DataFrame:
+        import pandas as pd
+
         path = self.inputs.folder / self.study / f"{name}.parquet"
         try:
             return pd.read_parquet(path)

@@ -3,12 +3,13 @@
 A published model has no seeds. Intervals are over the held-out sequences: each is left out once (jackknife).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import pandas as pd
 
 from stemrepro.common.files import damaged
 from stemrepro.measures.base import Measure
@@ -16,6 +17,9 @@ from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.metric import Field, metric
 from stemrepro.model.config import layers_of
 from stemrepro.verdicts.contrast import Contrast, jackknife
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WHAT = {"up": "W_u x", "gate": "W_g x", "out": "FFN output"}
 HALF = 50.0
@@ -31,11 +35,15 @@ class Premise(Measure):
     def __init__(self, inputs: Inputs) -> None:
         super().__init__(inputs)
         self.home = inputs.folder / self.study
+        import pandas as pd
+
         self.shares = pd.concat([self._read(path.stem) for path in sorted(self.home.glob("shares-*.parquet"))])
         self.costs = self._read("costs")
         self.budgets = sorted(self.shares["budget"].unique())
 
     def _read(self, name: str) -> pd.DataFrame:
+        import pandas as pd
+
         path = self.home / f"{name}.parquet"
         try:
             return pd.read_parquet(path)
