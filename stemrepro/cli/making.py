@@ -36,17 +36,18 @@ def reproduce(
 
     catalog, chosen = load(), tuple(recipe or ())
     at = scale or next((where for name in chosen for where in catalog.recipe(name).scales[:1]), "laptop")
-    print(line(make_plan(at, chosen, catalog)))
+    plan = make_plan(at, chosen, catalog)
+    print(line(plan))
     warn_of_links()
     anew = do_all(catalog, at, chosen, partial(print, flush=True), not untracked)
-    if anew and not untracked:
+    if anew and plan.runs and not untracked:
         from stemrepro.cli.results import track  # MLflow: seconds, where nothing is new
 
         try:
             track(scale=at)
         except Exception as error:  # whatever MLflow says: results are there
             print(f"stemrepro: MLflow is not up to date: {error}", file=sys.stderr)
-    if anew and catalog.scale(at).scoreboard == RESULTS.name:  # whose results are committed
+    if anew and plan.runs and catalog.scale(at).scoreboard == RESULTS.name:  # whose results are committed
         from rich.console import Console
 
         from stemrepro.pipeline.verify import verify

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from stemrepro.common.files import damaged
 from stemrepro.measures.base import Measure
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.metric import NAME, Field, metric
+from stemrepro.measures.reading import read_table
 from stemrepro.verdicts.contrast import Contrast, left_out, logits_of
 
 if TYPE_CHECKING:
@@ -27,22 +27,12 @@ class ModelEdits(Measure):
 
     study, over = "edits", "countries"
     fields: ClassVar[dict[str, Field]] = {
-        "model": MODELS, "layers": ("third", "half", "full", "all"), "relation": ("capital", "currency", "continent"),
-        "first": NAME, "second": NAME,
+        "model": MODELS, "layers": ("third", "half", "full", "all"), "first": NAME, "second": NAME,
     }  # fmt: skip
 
     def __init__(self, inputs: Inputs) -> None:
         super().__init__(inputs)
-        self.edits, self.example = (self._read(name) for name in ("edits", "example"))
-
-    def _read(self, name: str) -> pd.DataFrame:
-        import pandas as pd
-
-        path = self.inputs.folder / self.study / f"{name}.parquet"
-        try:
-            return pd.read_parquet(path)
-        except (OSError, ValueError) as error:
-            raise damaged(path, error) from error
+        self.edits, self.example = (read_table(inputs.folder / self.study, name) for name in ("edits", "example"))
 
     @cached_property
     def pairs(self) -> dict[tuple[str, str, str, str], pd.DataFrame]:
@@ -72,10 +62,6 @@ class ModelEdits(Measure):
     @metric("layers:{first}>{second}", "the same of one set of layers, less that of another")
     def sets(self, high: str, low: str, first: str, second: str) -> Contrast:
         return over_countries(self.of(high, first), self.of(low, second))
-
-    @metric("also:{relation}:{layers}", "pairs in which the answer of another relation moves too, with rows")
-    def also(self, high: str, low: str, relation: str, layers: str) -> Contrast:
-        return over_countries(self.of(high, layers, relation=relation))
 
 
 def over_countries(first: pd.Series, second: pd.Series | None = None) -> Contrast:

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from stemrepro.common.files import damaged
 from stemrepro.measures.base import Measure
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.metric import Field, metric
+from stemrepro.measures.reading import read_table
 from stemrepro.model.config import layers_of
 from stemrepro.verdicts.contrast import Contrast, jackknife
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 WHAT = {"up": "W_u x", "gate": "W_g x", "out": "FFN output"}
 HALF = 50.0
@@ -33,22 +30,14 @@ class Premise(Measure):
     fields: ClassVar[dict[str, Field]] = {"what": WHAT, "layers": ("third", "full", "early", "late")}
 
     def __init__(self, inputs: Inputs) -> None:
+        import pandas as pd  # a second that reading recipes can do without
+
         super().__init__(inputs)
-        self.home = inputs.folder / self.study
-        import pandas as pd
-
-        self.shares = pd.concat([self._read(path.stem) for path in sorted(self.home.glob("shares-*.parquet"))])
-        self.costs = self._read("costs")
+        home = inputs.folder / self.study
+        names = sorted(path.stem for path in home.glob("shares-*.parquet")) or ["shares"]
+        self.shares = pd.concat([read_table(home, name) for name in names])
+        self.costs = read_table(home, "costs")
         self.budgets = sorted(self.shares["budget"].unique())
-
-    def _read(self, name: str) -> pd.DataFrame:
-        import pandas as pd
-
-        path = self.home / f"{name}.parquet"
-        try:
-            return pd.read_parquet(path)
-        except (OSError, ValueError) as error:
-            raise damaged(path, error) from error
 
     @cached_property
     def depth(self) -> int:
@@ -58,11 +47,8 @@ class Premise(Measure):
     def layers(self, name: str) -> list[int]:
         """Return the layers of a set: those that an arm replaces, or the first or the last third of all."""
         if name in ("early", "late"):
-            return (
-                list(range(self.depth))[: self.depth // 3]
-                if name == "early"
-                else list(range(self.depth))[-(self.depth // 3) :]
-            )
+            third = self.depth // 3
+            return list(range(third) if name == "early" else range(self.depth - third, self.depth))
         return list(layers_of(name, self.depth))
 
     def explained(self, what: str, address: str, budget: int | None = None) -> np.ndarray:

@@ -157,3 +157,14 @@ def difference(one: np.ndarray, other: np.ndarray) -> Contrast:
     """Return two arms' difference by seed, over the first seeds, which both have."""
     count = min(len(one), len(other))
     return Contrast(one[:count] - other[:count])
+
+
+def read_table(folder: Path, name: str) -> pd.DataFrame:
+    """Read <name>.parquet of a study; UserError where it is missing or damaged."""
+    import pandas as pd
+
+    path = folder / f"{name}.parquet"
+    try:
+        return pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise damaged(path, error) from error

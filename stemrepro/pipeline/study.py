@@ -26,12 +26,15 @@ def _step(name: str, about: object, after: tuple[Step, ...], out: Path, argument
             atomic_write(note, step.key)
         pkgutil.resolve_name(f"{module}:make")(*arguments, out)
 
-    step = Step(name, DATA / out.parent.name, (out,), about, (module,), after, make)
+    step = Step(name, out, (out,), about, (module,), after, make)
     return step
 
 
 def study_steps(plan: Plan, names: Iterable[str]) -> list[Step]:
-    """Return the steps of studies of a scale's model, its text and its rows first; none where there are no studies."""
+    """Return the steps of studies of a scale's model, its text and its rows first; none where there are no studies.
+
+    Committed tables of today's code need neither text nor rows nor the model: their studies stand alone then.
+    """
     names, model = list(names), plan.scale.published
     if not names or model is None:
         return []
@@ -40,4 +43,4 @@ def study_steps(plan: Plan, names: Iterable[str]) -> list[Step]:
     about = [model, sha256(RECIPES / "models.yaml")]
     averaged = _step("rows", about, text[1:], rows, (model, corpus))
     studies = [_step(name, about, (averaged,), SCORES / plan.name / name, (model, corpus, rows)) for name in names]
-    return [*text, averaged, *studies]
+    return studies if all(step.done() for step in studies) else [*text, averaged, *studies]

@@ -119,9 +119,9 @@ def placements(layers: int) -> dict[str, tuple[int, ...]]:
 
 
 def dealt(scheme: str, source: Question, target: Question, lengths: Sequence[int]) -> Tensor:
-    """Return the token whose row each of the source's places reads, and its weight: [places of the source, vocab...].
+    """Return how much of each target row a source's place reads [places, tokens of the target + 1].
 
-    It is a matrix [places, tokens of the target + 1] of weights; the last column is the end mark's.
+    The last column is the end mark's.
     """
     weights = torch.zeros(len(source.places), len(target.places) + 1)
     for place, reads in enumerate(shares(scheme, len(source.places), [lengths[token] for token in target.entity])):
@@ -155,7 +155,7 @@ class Trial:
     """Pairs of questions about a source and a target, and edits of the model's answer to the first.
 
     Args:
-        relation: which the questions are about.
+        questions: by country.
         names: the pairs of countries.
         scheme: how rows are dealt out to the source's places.
     """

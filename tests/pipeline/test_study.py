@@ -1,0 +1,53 @@
+"""Steps of a published model's studies: what a killed one made stays, and committed tables need no rows."""
+
+import pkgutil
+from pathlib import Path
+
+import pytest
+
+from stemrepro.pipeline.plan import make_plan
+from stemrepro.pipeline.study import KEY, study_steps
+from tests.conftest import ROOT
+
+
+@pytest.fixture
+def plan(catalog, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("recipes", "stemrepro"):
+        Path(name).symlink_to(ROOT / name)
+    return make_plan("smollm2", (), catalog)
+
+
+def test_a_killed_study_resumes_and_another_begins_anew(plan, monkeypatch):
+    seen = []
+
+    def make(*arguments):
+        out = arguments[-1]
+        seen.append(sorted(path.name for path in out.glob("part-*")))
+        (out / f"part-{len(seen)}").touch()
+        if len(seen) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(pkgutil, "resolve_name", lambda _: make)
+    *needed, study = study_steps(plan, ["premise"])
+    assert [step.name for step in needed] == ["fetch", "corpus", "rows"]
+    with pytest.raises(KeyboardInterrupt):
+        study.do()
+    assert not study.done()
+    assert study.do()
+    assert seen == [[], ["part-1"]]
+    assert [step.name for step in study_steps(plan, ["premise"])] == ["premise"]  # it needs neither text nor rows
+    study.forget()
+    (study.outs[0] / KEY).write_text("of other settings")
+    assert study_steps(plan, ["premise"])[-1].do()
+    assert seen[-1] == []
+
+
+def test_committed_tables_are_those_of_todays_code(catalog, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    steps = study_steps(make_plan("smollm2", (), catalog), ["premise", "edits"])
+    assert [step.name for step in steps] == ["premise", "edits"]
+
+
+def test_a_scale_that_trains_has_no_studies(catalog):
+    assert study_steps(make_plan("smoke", (), catalog), ["premise"]) == []
