@@ -5,6 +5,7 @@ of a trained model is compared with the best that a token can say: the mean of W
 The text that is asked is held out.
 """
 
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,8 @@ from stemrepro.model.loss import token_losses
 from stemrepro.published.models import Model, load
 from stemrepro.published.rows import (
     BATCH,
+    EIGHTHS,
     PAIRS,
-    PARTS,
     TRAIN,
     Means,
     added,
@@ -42,9 +43,9 @@ def table(rows: Tensor, mean: Tensor, places: Tensor) -> Tensor:
     return torch.where((places < 0)[..., None], mean, rows[places.clamp(min=0)])
 
 
-def _left(y: Tensor, row: Tensor) -> Tensor:
-    """Return sums of squares of y - row by sequence, without the start token [n]."""
-    return (y - row).square().sum(dim=-1)[:, 1:].sum(dim=1)
+def _left(y: Tensor, row: Tensor, weights: Tensor | float = 1.0) -> Tensor:
+    """Return weighted sums of squares of y - row by sequence, without the start token [n]."""
+    return ((y - row).square().sum(dim=-1) * weights)[:, 1:].sum(dim=1)
 
 
 @torch.no_grad()
@@ -59,7 +60,9 @@ def shares(model: Model, rows: Means, text: pd.DataFrame, budget: int, pairs: np
 
     Returns:
         budget; layer; what: UP, GATE or OUT; address; sequence; source; total: squares around the mean over the rows'
-        text; left: squares around the row. A token that the text of the rows lacks has that mean.
+        text; left: squares around the row. A token that the text of the rows lacks has that mean. Address "limit" is
+        what rows of endless text would leave: a mean over n places leaves (n + 1) / n of the variance around the
+        token's true mean, if places are drawn one by one. It leaves tokens out that the text lacks.
     """
     decoder, tokens, out = model.decoder, np.stack(text["tokens"]).astype(np.int64), []
     at = {"token": tokens}
@@ -68,6 +71,7 @@ def shares(model: Model, rows: Means, text: pd.DataFrame, budget: int, pairs: np
         at["another token"] = np.concatenate([tokens[:, :1], drawn], axis=1)
         at["pair"] = np.where((pairs >= 0) & (rows.index.numpy()[pairs] >= 0), pairs, tokens)
     places = {name: rows.index[torch.from_numpy(address)].long() for name, address in at.items()}
+    counts = torch.where(places["token"] < 0, 0.0, rows.counts[places["token"].clamp(min=0)])
     read_mean, gave_mean, batch = rows.grand(rows.read), rows.grand(rows.gave), slice(0)
 
     def note(layer: int, what: str, address: str, total: Tensor, left: Tensor) -> None:
@@ -81,7 +85,12 @@ def shares(model: Model, rows: Means, text: pd.DataFrame, budget: int, pairs: np
             total = _left(y, F.linear(read_mean[layer], weight))
             for address, where in places.items():
                 row = table(rows.read[layer], read_mean[layer], where[batch])
-                note(layer, what, address, total, _left(y, F.linear(row, weight)))
+                row = F.linear(row, weight)
+                note(layer, what, address, total, _left(y, row))
+                if address == "token":
+                    n = counts[batch]
+                    total_seen = _left(y, F.linear(read_mean[layer], weight), (n > 0).float())
+                    note(layer, what, "limit", total_seen, _left(y, row, n / (n + 1)))
         row = table(rows.gave[layer], gave_mean[layer], places["token"][batch])
         note(layer, OUT, "token", _left(gave, gave_mean[layer]), _left(gave, row))
 
@@ -128,8 +137,8 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
     model = load(name)
     asked = sequences(model, corpus, "validation", HELD_OUT)
     tokens, known = np.stack(asked["tokens"]), np.load(rows / PAIRS)
-    for count in (1, 2, 4, PARTS):
-        budget, last = count * LENGTH * sum(TRAIN.values()) // PARTS, count == PARTS
+    for count, eighths in enumerate(accumulate(EIGHTHS), 1):
+        budget, last = eighths * LENGTH * sum(TRAIN.values()) // sum(EIGHTHS), count == len(EIGHTHS)
         files = [out / f"shares-{budget}.parquet"] + [out / "costs.parquet"] * last
         if all(file.exists() for file in files):
             continue

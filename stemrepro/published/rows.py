@@ -6,7 +6,7 @@ one mean serves the up-projection and the gate.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +21,14 @@ from stemrepro.published.texts import sequences
 
 BATCH = 8
 """Sequences of a pass."""
-PARTS = 8
-TRAIN = dict.fromkeys(("speeches", "bible", "plays", "passages", "factbook"), 160)
+EIGHTHS = (1, 1, 2, 4)
+"""Parts of the rows' text: together the first parts are an eighth of it, a quarter, a half and the whole."""
+TRAIN = dict.fromkeys(("speeches", "bible", "plays", "passages", "factbook"), 320)
 """Sequences of each source that rows are means over; the fact book names every country."""
 FEWEST = 4
 """A pair of tokens has a row if it stands so often in the text."""
-PAIRS = "pairs.npy"
+PAIRS, ROWS = "pairs.npy", "rows.safetensors"
+"""Files: the pairs of tokens that have rows, and the rows of tokens over the whole text."""
 
 
 @contextmanager
@@ -82,6 +84,11 @@ class Means:
     gave: Tensor
     vocab: Tensor
 
+    @property
+    def tokens(self) -> int:
+        """How many tokens were seen."""
+        return self.gave.shape[1]
+
     def save(self, path: Path) -> None:
         """Write the tables; the file is whole or absent."""
         aside, half = path.with_suffix(".part"), {"read": self.read.bfloat16(), "gave": self.gave.bfloat16()}
@@ -96,9 +103,14 @@ class Means:
 
     def grand(self, table: Tensor) -> Tensor:
         """Return the mean over all places of a table [layers, seen, D] -> [layers, D]."""
-        tokens = self.gave.shape[1]
-        weights = self.counts[:tokens] / self.counts[:tokens].sum()
-        return torch.einsum("s,lsd->ld", weights, table[:, :tokens])
+        weights = self.counts[: self.tokens] / self.counts[: self.tokens].sum()
+        return torch.einsum("s,lsd->ld", weights, table[:, : self.tokens])
+
+    def of_tokens(self) -> "Means":
+        """Return the means by token, without those by pair."""
+        index, count = self.index[: int(self.vocab)].clone(), self.tokens
+        tables = {"counts": self.counts[:count].clone(), "read": self.read[:, :count].contiguous()}
+        return replace(self, index=index, **tables)
 
 
 @torch.no_grad()
@@ -132,10 +144,8 @@ def means(model: Decoder, tokens: np.ndarray, pairs: np.ndarray, addresses: int)
             counts.index_add_(0, at[address], torch.ones(len(at[address])))
         with watched(model, keep):
             model.hidden(text)
-    tokens_seen = gave.shape[1]
-    return Means(
-        index, counts, read / counts[:, None], gave / counts[:tokens_seen, None], torch.tensor(model.config.vocab)
-    )
+    gave /= counts[: gave.shape[1], None]
+    return Means(index, counts, read / counts[:, None], gave, torch.tensor(model.config.vocab))
 
 
 def added(files: Sequence[Path]) -> Means:
@@ -143,28 +153,25 @@ def added(files: Sequence[Path]) -> Means:
     total: Means | None = None
     for file in files:
         part = Means.load(file)
-        if total is None:
-            total = part
-            continue
-        index = torch.full_like(part.index, -1)
-        seen = torch.maximum(part.index, total.index).ge(0).nonzero().flatten()
-        index[seen] = torch.arange(len(seen), dtype=torch.int32)
-        tokens = int((seen < part.vocab).sum())
-        merged = Means(
-            index, torch.zeros(len(seen)), torch.zeros(len(part.read), len(seen), part.read.shape[-1]),
-            torch.zeros(len(part.read), tokens, part.read.shape[-1]), part.vocab,
-        )  # fmt: skip
-        for one in (total, part):
-            places = index[one.index.ge(0).nonzero().flatten()].long()
-            merged.counts[places] += one.counts
-            for name, count in (("read", len(places)), ("gave", one.gave.shape[1])):
-                getattr(merged, name)[:, places[:count]] += getattr(one, name) * one.counts[:count, None]
-        merged.read /= merged.counts[:, None]
-        merged.gave /= merged.counts[:tokens, None]
-        total = merged
+        total = part if total is None else _sum(total, part)
     if total is None:
         raise ValueError("there are no files to add")
     return total
+
+
+def _sum(one: Means, other: Means) -> Means:
+    index = torch.full_like(one.index, -1)
+    seen = torch.maximum(one.index, other.index).ge(0).nonzero().flatten()
+    index[seen] = torch.arange(len(seen), dtype=torch.int32)
+    layers, tokens, width = len(one.read), int((seen < one.vocab).sum()), one.read.shape[-1]
+    counts = torch.zeros(len(seen))
+    read, gave = torch.zeros(layers, len(seen), width), torch.zeros(layers, tokens, width)
+    for part in (one, other):
+        places = index[part.index.ge(0).nonzero().flatten()].long()
+        counts[places] += part.counts
+        read[:, places] += part.read * part.counts[:, None]
+        gave[:, places[: part.tokens]] += part.gave * part.counts[: part.tokens, None]
+    return Means(index, counts, read / counts[:, None], gave / counts[:tokens, None], one.vocab)
 
 
 def paired(tokens: np.ndarray, known: np.ndarray, vocab: int) -> np.ndarray:
@@ -183,7 +190,7 @@ def known_pairs(tokens: np.ndarray, vocab: int) -> np.ndarray:
 
 def parts(home: Path) -> list[Path]:
     """Return the files of the parts of a text's rows."""
-    return [home / f"rows-{part}.safetensors" for part in range(PARTS)]
+    return [home / f"part-{part}.safetensors" for part in range(len(EIGHTHS))]
 
 
 def make(name: str, corpus: Path, home: Path) -> None:
@@ -192,12 +199,16 @@ def make(name: str, corpus: Path, home: Path) -> None:
     Args:
         name: of the model.
         corpus: a corpus.parquet.
+        home: folder of the files.
     """
     model = load(name)
     tokens, vocab = np.stack(sequences(model, corpus, "train", TRAIN)["tokens"]), model.decoder.config.vocab
     known = known_pairs(tokens, vocab)
     pairs = paired(tokens, known, vocab)
     np.save(home / PAIRS, known)
-    for part, file in enumerate(parts(home)):
+    part = np.repeat(range(len(EIGHTHS)), EIGHTHS)[np.arange(len(tokens)) % sum(EIGHTHS)]
+    for number, file in enumerate(parts(home)):
         if not file.exists():
-            means(model.decoder, tokens[part::PARTS], pairs[part::PARTS], vocab + len(known)).save(file)
+            means(model.decoder, tokens[part == number], pairs[part == number], vocab + len(known)).save(file)
+    if not (home / ROWS).exists():
+        added(parts(home)).of_tokens().save(home / ROWS)

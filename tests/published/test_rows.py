@@ -67,8 +67,19 @@ def test_shares_are_residuals_around_rows(model, read):
     token = row[row.address == "token"].iloc[0]
     assert (token.total, token.left) == (pytest.approx(total, rel=1e-4), pytest.approx(left, rel=1e-4))
     assert row[row.address == "pair"].iloc[0].left == pytest.approx(left, rel=1e-4)  # no pair is known
-    assert set(table.address) == {"token", "pair", "another token"}
-    assert len(table) == 3 * 3 * (2 * 3 + 1)
+    assert set(table.address) == {"token", "pair", "another token", "limit"}
+    assert len(table) == 3 * 3 * (2 * 4 + 1)
+
+
+def test_the_limit_is_what_endless_text_would_explain():
+    """Drawn by chance, with known variances: rows of few places explain less, and the limit is the true share."""
+    generator, places, tokens, width = torch.Generator().manual_seed(0), 3, 400, 20
+    centres = torch.randn(tokens, width, generator=generator)
+    around = lambda n: centres[:, None] + 2 * torch.randn(tokens, n, width, generator=generator)  # noqa: E731
+    row, asked = around(places).mean(dim=1), around(50)
+    left = premise._left(asked, row[:, None], places / (places + 1)).sum() / premise._left(asked, torch.zeros(1)).sum()
+    assert 1 - left == pytest.approx(1 / 5, abs=0.02)  # variances 1 of 1 + 4
+    assert 1 - premise._left(asked, row[:, None]).sum() / premise._left(asked, torch.zeros(1)).sum() < 0
 
 
 def test_one_layers_rows_cost_nothing_where_a_row_is_what_the_layer_reads(model):
