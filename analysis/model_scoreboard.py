@@ -1,4 +1,4 @@
-"""Table 3 in a published model: accuracies before and after rows stand for up-projections, item by item, beside the
+"""Table 3 in a published model: accuracies before and after rows stand for up-projections, item by item, next to the
 model's card, and what the paper's trained STEM gains. SmolLM2-135M-Instruct, quantised to 4 bits.
 """
 
@@ -70,9 +70,9 @@ def draw_marks(axes: Axes, data: pd.DataFrame, panel: str) -> None:
         )
 
 
-def name_rows(axes: Axes, names: bool) -> None:
+def name_rows(axes: Axes, names: list[str]) -> None:
     """Set the rows of a panel: the mean first, then a task each."""
-    axes.set_yticks(range(len(ROWS)), list(ROWS.values()) if names else [""] * len(ROWS), fontsize=SMALL)
+    axes.set_yticks(range(len(ROWS)), names, fontsize=SMALL)
     axes.set_ylim(len(ROWS) - 0.5, -0.5)
     axes.axhline(0.5, color=FAINT, lw=1)
 
@@ -98,11 +98,12 @@ def draw_differences(axes: Axes, data: pd.DataFrame) -> None:
     tests = data[data["panel"] == "McNemar's p"].pivot(index="what", columns="x", values="value")
     for place, task in enumerate(ROWS):
         if task in tests.index:
-            words = [f"{tests[model][task]:.2g}" for model in MODELS if model in tests]
-            axes.text(1.0, place + 0.42, "p " + ", ".join(words), transform=axes.get_yaxis_transform(), ha="right",
+            found = [tests[model][task] for model in MODELS if model in tests]
+            words = ", ".join(f"{p:.3f}" if p >= 0.001 else "<0.001" for p in found)
+            axes.text(1.0, place + 0.42, f"p {words}", transform=axes.get_yaxis_transform(), ha="right",
                       fontsize=SMALLEST, color=PLAIN)  # fmt: skip
     axes.axvline(0, color="black", lw=0.6)
-    axes.set_xlabel("less dense's accuracy (points)")
+    axes.set_xlabel("less dense's accuracy (points)\np: McNemar's test of each model")
 
 
 def draw_paper(axes: Axes, data: pd.DataFrame) -> None:
@@ -115,7 +116,7 @@ def draw_paper(axes: Axes, data: pd.DataFrame) -> None:
             axes.plot(rows["value"], places, marker, mfc="white", mec=HUES[hue], ls="none", label=f"{label}, {name}")
     axes.axvline(0, color="black", lw=0.6)
     axes.set_xlabel("less dense's accuracy (points)")
-    axes.legend(fontsize=SMALLEST, loc="lower right")
+    axes.legend(fontsize=SMALLEST, loc="upper right")
 
 
 def draw(data: pd.DataFrame, measure: ModelScores) -> Figure:
@@ -125,7 +126,9 @@ def draw(data: pd.DataFrame, measure: ModelScores) -> Figure:
     draw_accuracy(grid["a"], data)
     draw_differences(grid["b"], data)
     draw_paper(grid["c"], data)
-    for letter, axes in grid.items():
-        name_rows(axes, letter == "a")
+    counts = {task: f"\n{len(tables['dense']):,} items" for task, tables in measure.items.items()}
+    name_rows(grid["a"], [label + counts.get(task, "") for task, label in ROWS.items()])
+    for letter in "bc":
+        name_rows(grid[letter], [""] * len(ROWS))
     one_legend(figure, [grid["a"]], columns=6)
     return figure
