@@ -115,7 +115,7 @@ def draw_paper(axes: Axes, data: pd.DataFrame) -> None:
             places = [list(ROWS).index(task) for task in rows["what"]]
             axes.plot(rows["value"], places, marker, mfc="white", mec=HUES[hue], ls="none", label=f"{label}, {name}")
     axes.axvline(0, color="black", lw=0.6)
-    axes.set_xlabel("less dense's accuracy (points)")
+    axes.set_xlabel("less dense's (points)")
     axes.legend(fontsize=SMALLEST, loc="upper right")
 
 
