@@ -94,9 +94,9 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
         out: folder of the tables.
     """
     model = load(name)
+    own, start = rows_of(model, rows), torch.tensor(model.tokens(""))
     texts, every = documents(model, corpus, DOCUMENTS)
     write_parquet(out / "counts.parquet", counts(texts, every, model))
-    start = torch.tensor(model.tokens(""))
     for placement in PLACEMENTS:
         file = out / f"losses-{placement}.parquet"
         if file.exists():
@@ -104,7 +104,7 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
         decoder = model.decoder
         if placement != "dense":  # tables of all layers in single precision would take 9 GB
             layers = layers_of(placement, len(decoder.blocks))
-            decoder = convert(model, rows_of(model, rows), layers, torch.bfloat16)
+            decoder = convert(model, own, layers, torch.bfloat16)
         lines = [
             {"model": placement, "document": number, "source": row.source, "context": before,
              "nats": loss(decoder, start, torch.from_numpy(row.tokens), before)}

@@ -71,9 +71,10 @@ def spread(rows: Rows, tokens: np.ndarray, group: int) -> tuple[list[dict], dict
         Lines of cosines.parquet, and densities [BINS] by layer, side, what and whether centred.
     """
     decoder, lines, densities = rows.model.decoder, [], {}
+    width = decoder.config.width
     places = torch.from_numpy(chosen(tokens, group))
     text = torch.from_numpy(tokens.astype(np.int64))
-    random = torch.randn(len(places), decoder.config.width, generator=torch.Generator().manual_seed(group))
+    random = torch.randn(len(places), width, generator=torch.Generator().manual_seed(group))
 
     def keep(layer: int, x: Tensor, _: Tensor) -> None:
         ffn, read = decoder.blocks[layer].ffn, x.flatten(0, 1)[places]
@@ -88,7 +89,7 @@ def spread(rows: Rows, tokens: np.ndarray, group: int) -> tuple[list[dict], dict
                 heights = np.histogram(values, bins=BINS, range=(-1, 1), density=True)[0]
                 densities[layer, side, what, centred] = heights
                 about = {"group": group, "layer": layer, "side": side, "what": what, "centred": centred}
-                lines.append(about | {"vectors": len(vectors)} | statistics(values, heights))
+                lines.append(about | {"vectors": len(vectors), "width": width} | statistics(values, heights))
 
     with watched(decoder, keep):
         decoder.hidden(text)
@@ -118,5 +119,7 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
     density = pd.DataFrame(keys, columns=["layer", "side", "what", "centred"]).assign(
         cosine=[middles] * len(keys), density=means
     )
-    write_parquet(out / "density.parquet", density.explode(["cosine", "density"]).astype({"cosine": float, "density": float}))
+    write_parquet(
+        out / "density.parquet", density.explode(["cosine", "density"]).astype({"cosine": float, "density": float})
+    )
     write_parquet(out / "cosines.parquet", pd.DataFrame(lines))
