@@ -1,5 +1,5 @@
 """What a longer context touches in a published model (distinct tokens and their rows), and what it is worth to this
-model and to the same one converted. SmolLM2-135M-Instruct, quantised to 4 bits; a converted model was not trained as STEM.
+model and to the same one converted. SmolLM2-135M-Instruct, quantised to 4 bits; nothing was trained as STEM.
 """
 
 import pandas as pd
@@ -85,6 +85,7 @@ def draw_parameters(axes: Axes, data: pd.DataFrame) -> None:
             axes.fill_between(x, rows["ci_low"] / 1e6, rows["ci_high"] / 1e6, color=HUES[hue], alpha=0.2, lw=0)
     doubling(axes, "x")
     axes.set_yscale("log")
+    axes.set_ylim(top=50 * axes.get_ylim()[1])  # for the legend
     axes.set(xlabel="tokens of context", ylabel="parameters touched (M)")
     axes.legend(fontsize=SMALLEST)
 

@@ -19,7 +19,7 @@ SIDES = {
 }  # fmt: skip
 CENTRED = {False: "", True: ", centred"}
 DIMENSIONS = "dimensions"
-"""Panel of data.csv with the floor of free directions in as many dimensions as the model's width."""
+"""Panel of data.csv with the floor of free directions, of the rank that vectors can have."""
 
 
 def collect(measure: ModelSpread) -> pd.DataFrame:
@@ -33,9 +33,7 @@ def collect(measure: ModelSpread) -> pd.DataFrame:
         for cosine, height in inside.groupby("cosine")["density"].mean().items():
             about = {"panel": f"{what}, density", "what": f"{side}{CENTRED[centred]}", "x": cosine}
             rows.append(about | {"value": height})
-    rows.append(
-        {"panel": DIMENSIONS, "what": "free directions", "x": measure.width, "value": random_p95(measure.width)}
-    )
+    rows += [{"panel": DIMENSIONS, "what": what, "x": n, "value": random_p95(n)} for what, n in measure.ranks.items()]
     return pd.DataFrame(rows)
 
 
@@ -66,9 +64,9 @@ def draw_layers(axes: Axes, data: pd.DataFrame, what: str) -> None:
                 rows["x"].astype(float), rows["value"], yerr=error_bars(rows), color=HUES[hue], marker=marker, ms=4,
                 lw=1, ls="--" if centred else "-", mfc="white" if centred else HUES[hue], label=f"{label}{words}",
             )  # fmt: skip
-    if what == "up":
-        floor = data[data["panel"] == DIMENSIONS].iloc[0]
-        axes.axhline(floor["value"], color=PLAIN, lw=0.8, ls=":", label=f"free directions, {floor['x']} dimensions")
+    floor = data[(data["panel"] == DIMENSIONS) & (data["what"] == what)].iloc[0]
+    label = f"free directions, {floor['x']:,.0f} dimensions"
+    axes.axhline(floor["value"], color=PLAIN, lw=0.8, ls=":", label=label)
     axes.set(xlabel="layer", ylabel="P95 of |cos|", ylim=(0, 1))
     axes.legend(fontsize=SMALLEST)
 

@@ -37,9 +37,10 @@ class ModelSpread(Measure):
         return int(self.cosines["layer"].max()) + 1
 
     @property
-    def width(self) -> int:
-        """The model's width: the rank of all that an up-projection gives."""
-        return int(self.cosines["width"].iloc[0])
+    def ranks(self) -> dict[str, int]:
+        """The rank that vectors can have: W_u gives as many dimensions as it reads, and a product with the gate any."""
+        first = self.cosines.iloc[0]
+        return {"up": int(first["width"]), "gated": int(first["ffn_width"])}
 
     def by_layer(self, side: str, what: str, centred: bool = False) -> pd.DataFrame:
         """Return the 95th percentile of |cos| of a side's vectors: a row per group, a column per layer."""

@@ -71,10 +71,10 @@ def spread(rows: Rows, tokens: np.ndarray, group: int) -> tuple[list[dict], dict
         Lines of cosines.parquet, and densities [BINS] by layer, side, what and whether centred.
     """
     decoder, lines, densities = rows.model.decoder, [], {}
-    width = decoder.config.width
+    shape = {"width": decoder.config.width, "ffn_width": decoder.config.ffn_width}
     places = torch.from_numpy(chosen(tokens, group))
     text = torch.from_numpy(tokens.astype(np.int64))
-    random = torch.randn(len(places), width, generator=torch.Generator().manual_seed(group))
+    random = torch.randn(len(places), shape["width"], generator=torch.Generator().manual_seed(group))
 
     def keep(layer: int, x: Tensor, _: Tensor) -> None:
         ffn, read = decoder.blocks[layer].ffn, x.flatten(0, 1)[places]
@@ -89,7 +89,7 @@ def spread(rows: Rows, tokens: np.ndarray, group: int) -> tuple[list[dict], dict
                 heights = np.histogram(values, bins=BINS, range=(-1, 1), density=True)[0]
                 densities[layer, side, what, centred] = heights
                 about = {"group": group, "layer": layer, "side": side, "what": what, "centred": centred}
-                lines.append(about | {"vectors": len(vectors), "width": width} | statistics(values, heights))
+                lines.append(about | {"vectors": len(vectors)} | shape | statistics(values, heights))
 
     with watched(decoder, keep):
         decoder.hidden(text)

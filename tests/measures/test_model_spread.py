@@ -28,7 +28,8 @@ def table(folder, name, rows):
 def spread(catalog, tmp_path):
     """A group adds 0.01, a layer multiplies, the first is far off, and centred vectors have half."""
     rows = [
-        {"group": group, "layer": layer, "side": side, "what": what, "centred": centred, "width": 576, "vectors": 9,
+        {"group": group, "layer": layer, "side": side, "what": what, "centred": centred, "width": 576,
+         "ffn_width": 1536,
          "p95": (9 if layer == 0 else p95 * layer / 2 + 0.01 * group * (side == "dense")) * (0.5 if centred else 1)}
         for (side, what), p95 in P95.items()
         for group in range(GROUPS) for layer in range(LAYERS) for centred in (False, True)
@@ -47,7 +48,7 @@ def test_percentiles_are_compared_by_group_in_all_layers_but_the_first(spread):
     assert spread.contrast("dense", "rows", "p95:up:centred").mean == pytest.approx(expected.mean() / 2)
     assert spread.contrast("dense", "rows", "p95:gated").mean == pytest.approx(-0.1 + 0.02)
     assert spread.contrast("rows", "random", "over:up:centred").mean == pytest.approx(3)
-    assert spread.width == 576
+    assert spread.ranks == {"up": 576, "gated": 1536}
 
 
 @pytest.fixture
