@@ -72,7 +72,7 @@ MODULES = {
     "analyse": ("stemrepro.report.analyse", *(name.partition(":")[0] for name in MEASURES.values())),
     "report": ("stemrepro.report.pages",),
     "study": tuple(
-        f"stemrepro.published.{study}" for study in ("premise", "edits", "scoreboard", "spread", "capacity")
+        f"stemrepro.published.{study}" for study in ("premise", "edits", "scoreboard", "spread", "capacity", "conversion")
     ),
 }
 """What the command of a stage runs."""

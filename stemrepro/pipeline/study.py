@@ -11,6 +11,8 @@ from stemrepro.pipeline.plan import Plan
 from stemrepro.pipeline.steps import Step
 from stemrepro.pipeline.text import text_of_mix
 
+BEFORE = {"scoreboard": ("conversion",)}
+"""Studies that another one reads."""
 KEY = "key.txt"
 """File of a folder that a step fills part by part: what its parts follow from. A killed step resumes."""
 
@@ -42,5 +44,9 @@ def study_steps(plan: Plan, names: Iterable[str]) -> list[Step]:
     rows, corpus = DATA / plan.name / "rows", DATA / plan.scale.data / "corpus" / "corpus.parquet"
     about = [model, sha256(RECIPES / "models.yaml")]
     averaged = _step("rows", about, text[1:], rows, (model, corpus))
-    studies = [_step(name, about, (averaged,), SCORES / plan.name / name, (model, corpus, rows)) for name in names]
-    return studies if all(step.done() for step in studies) else [*text, averaged, *studies]
+    studies: dict[str, Step] = {}
+    for name in dict.fromkeys(each for study in names for each in (*BEFORE.get(study, ()), study)):
+        after = (averaged, *(studies[each] for each in BEFORE.get(name, ())))
+        studies[name] = _step(name, about, after, SCORES / plan.name / name, (model, corpus, rows))
+    steps = list(studies.values())
+    return steps if all(step.done() for step in steps) else [*text, averaged, *steps]

@@ -311,7 +311,18 @@ class Study:
         return pd.concat(tables, ignore_index=True)
 
 
-TOKENS = "tokens"
+TOKENS, RATES = "tokens", "rates"
+
+
+def study_of(model: Model, corpus: Path, rows: Path) -> Study:
+    """Return the trainings of a model on the rows' text."""
+    many = {"train": TRAIN, "validation": HELD_OUT, "tune": TUNE}
+    return Study(model, rows_of(model, rows), *(sequences(model, corpus, *split) for split in many.items()))
+
+
+def rates_of(arm: str, tables: Path) -> dict[str, float]:
+    """Return the learning rates of an arm, by the trials in a folder of tables."""
+    return chosen(pd.read_parquet(tables / f"{RATES}.parquet"), arm if arm in ("dense", "third-tables") else "third")
 
 
 def chosen(rates: pd.DataFrame, arm: str) -> dict[str, float]:
@@ -320,9 +331,19 @@ def chosen(rates: pd.DataFrame, arm: str) -> dict[str, float]:
     return dict(zip(sums.index.names, sums.idxmin(), strict=True))
 
 
-def kept_model(model: Model, rows: Rows, kept: Path) -> Decoder:
-    """Return the decoder of the arm KEPT with its trained weights; a token that was never read has its first row."""
-    decoder, trained = convert(model, rows, layers_of(ARMS[KEPT].placement, len(model.decoder.blocks))), load_file(kept)
+def kept_model(model: Model, corpus: Path, rows: Path, tables: Path) -> Decoder:
+    """Return the decoder of the arm KEPT with its trained weights, and train it where they are missing.
+
+    A token that the training never read has its first row.
+
+    Args:
+        rows: folder of the rows.
+        tables: folder of the conversion's tables.
+    """
+    if not (kept := kept_file(rows)).exists():
+        study_of(model, corpus, rows).trained(KEPT, rates_of(KEPT, tables), kept)
+    layers = layers_of(ARMS[KEPT].placement, len(model.decoder.blocks))
+    decoder, trained = convert(model, rows_of(model, rows), layers), load_file(kept)
     tokens, state = trained.pop(TOKENS), decoder.state_dict()
     for name, weights in trained.items():
         if name.endswith("ffn.table.weight"):
@@ -347,24 +368,13 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
         rows: folder of the rows; the weights of one arm are kept next to it.
         out: folder of the tables.
     """
-    model = load(name)
-    of_tokens = rows_of(model, rows)
-    text, held_out, tune = (
-        sequences(model, corpus, split, many)
-        for split, many in (("train", TRAIN), ("validation", HELD_OUT), ("tune", TUNE))
-    )
-    study = Study(model, of_tokens, text, held_out, tune)
-
-    def trained(arm: str) -> pd.DataFrame:
-        rates = chosen(pd.read_parquet(out / "rates.parquet"), arm if arm in ("dense", "third-tables") else "third")
-        return study.trained(arm, rates, kept_file(rows))
-
+    study = study_of(load(name), corpus, rows)
     parts: dict[str, Callable[[], pd.DataFrame]] = {
-        "priors": lambda: of_priors(model, of_tokens, tune),
-        "at-once": lambda: at_once(model, of_tokens, held_out),
-        "rates": study.rates,
+        "priors": lambda: of_priors(study.model, study.rows, study.tune),
+        "at-once": lambda: at_once(study.model, study.rows, study.held_out),
+        RATES: study.rates,
     }
-    parts |= {f"trained-{arm}": lambda arm=arm: trained(arm) for arm in ARMS}
+    parts |= {f"trained-{arm}": lambda arm=arm: study.trained(arm, rates_of(arm, out), kept_file(rows)) for arm in ARMS}
     for part, of in parts.items():
         if not (file := out / f"{part}.parquet").exists():
             write_parquet(file, of())

