@@ -19,7 +19,11 @@ LENGTHS = {
     "longer: left-pad": "longer: pad left", "longer: right-pad": "longer: pad right", "longer: copy": "longer: copies",
     "longer: average": "longer: average", "shorter: subset": "shorter: subset", "shorter: average": "shorter: average",
 }  # fmt: skip
-SAID = {"before": "before", "edited": "edited", "target": "target's prompt"}
+SAID = {
+    "before, all": "before", "one-to-one, layer 0": "first\nlayer", "one-to-one, all": "all\nlayers",
+    "one-to-one, full": "all but\nthe first", "target, all": "target's\nprompt",
+}  # fmt: skip
+"""What is edited in the example, as its panel shows it."""
 
 
 def collect(measure: ModelEdits) -> pd.DataFrame:
@@ -33,8 +37,11 @@ def collect(measure: ModelEdits) -> pd.DataFrame:
             rows.append(mean_row("length", method, layers, share))
         else:
             rows.append(mean_row(f"success, {model}", method, layers, share))
-    for row in measure.example.itertuples():
-        rows.append({"panel": f"example, {row.said}", "what": row.word, "x": row.rank, "value": row.probability})
+    for row in measure.examples.itertuples():
+        panel = f"{row.source} to {row.target}, {row.said}, {row.layers}"
+        rows.append({"panel": panel, "what": row.word, "x": row.rank, "value": row.probability})
+    for layers in measure.damaged:
+        rows.append(mean_row("damage", "rows", layers, measure.harm(layers)))
     return pd.DataFrame(rows)
 
 
@@ -94,9 +101,9 @@ def draw_example(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the four most probable words before and after the edit and for the target's own prompt."""
     place, ticks = 0, []
     for said, label in SAID.items():
-        rows = data[data["panel"] == f"example, {said}"]
+        rows = data[data["panel"] == f"Spain to Germany, {said}"]
         for _, row in rows.iterrows():
-            axes.barh(place, row["value"], color=HUES["orange"] if said == "edited" else PLAIN, height=0.7)
+            axes.barh(place, row["value"], color=HUES["orange"] if said.startswith("one") else PLAIN, height=0.7)
             axes.text(row["value"] + 0.01, place, row["what"].strip(), va="center", fontsize=SMALLEST)
             ticks.append((place, label if row["x"] == 1 else ""))
             place += 1

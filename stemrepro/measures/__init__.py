@@ -5,6 +5,7 @@ MEASURES = {
     "capacity": "stemrepro.measures.capacity:Capacity",
     "comparison": "stemrepro.measures.comparison:Comparison",
     "context": "stemrepro.measures.context:Context",
+    "conversion": "stemrepro.measures.conversion:Conversion",
     "costs": "stemrepro.measures.costs:Costs",
     "geometry": "stemrepro.measures.geometry:Angles",
     "knowledge": "stemrepro.measures.knowledge:Knowledge",

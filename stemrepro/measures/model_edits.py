@@ -14,7 +14,7 @@ from stemrepro.measures.base import Measure
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.metric import NAME, Field, metric
 from stemrepro.measures.reading import read_table
-from stemrepro.verdicts.contrast import Contrast, left_out, logits_of
+from stemrepro.verdicts.contrast import Contrast, jackknife, left_out, logits_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,8 +31,14 @@ class ModelEdits(Measure):
     }  # fmt: skip
 
     def __init__(self, inputs: Inputs) -> None:
+        import pandas as pd  # a second that reading recipes can do without
+
         super().__init__(inputs)
-        self.edits, self.example = (read_table(inputs.folder / self.study, name) for name in ("edits", "example"))
+        home = inputs.folder / self.study
+        names = sorted(path.stem for path in home.glob("edits-*.parquet")) or ["edits"]
+        self.edits = pd.concat([read_table(home, name) for name in names])
+        self.examples, damage = (read_table(home, name) for name in ("examples", "damage"))
+        self.damaged = dict(iter(damage.groupby("layers")))
 
     @cached_property
     def pairs(self) -> dict[tuple[str, str, str, str], pd.DataFrame]:
@@ -62,6 +68,16 @@ class ModelEdits(Measure):
     @metric("layers:{first}>{second}", "the same of one set of layers, less that of another")
     def sets(self, high: str, low: str, first: str, second: str) -> Contrast:
         return over_countries(self.of(high, first), self.of(low, second))
+
+    @metric("damage:{layers}", "loss of text from a name on, with another's rows at the name")
+    def damage(self, high: str, low: str, layers: str) -> Contrast:
+        return self.harm(layers)
+
+    def harm(self, layers: str) -> Contrast:
+        """Return what the loss of text that holds a name rises by from the name on, in nats per token."""
+        rows = self.damaged[layers].assign(rise=lambda row: row["nats"] - row["dense"])
+        sums = rows.groupby("sequence")[["rise", "tokens"]].sum().to_numpy().T
+        return jackknife(lambda kept: float(kept[0].sum() / kept[1].sum()), sums, "sequences")
 
 
 def over_countries(first: pd.Series, second: pd.Series | None = None) -> Contrast:

@@ -7,13 +7,12 @@ weight, no token, no input embedding.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from stemrepro.common.progress import track
@@ -22,11 +21,13 @@ from stemrepro.data.archives import opened
 from stemrepro.data.relations import countries
 from stemrepro.data.tokenizer import token_bytes
 from stemrepro.evaluation.editing import shares
-from stemrepro.evaluation.prompts import Question, ask
+from stemrepro.evaluation.prompts import Question, ask, padded
 from stemrepro.model.config import layers_of
+from stemrepro.model.loss import token_losses
+from stemrepro.published.converted import Rows, rows_of
 from stemrepro.published.models import Model, load
-from stemrepro.published.rows import Change, Means, added, changed, constant, parts
-from stemrepro.published.texts import write_parquet
+from stemrepro.published.rows import Change, changed, constant
+from stemrepro.published.texts import sequences, write_parquet
 
 PROMPTS = {
     "capital": "The capital of {} is",
@@ -39,6 +40,10 @@ PAIRS = 200
 SCHEMES = {"longer": ("left-pad", "right-pad", "copy", "average"), "shorter": ("subset", "average")}
 """How rows are dealt out where the source's name has more or fewer tokens than the target's."""
 DEEP = ("third", "half", "full", "all")
+EXAMPLES, EXAMPLE_SETS = (("Spain", "Germany"), ("United States", "France")), ("layer 0", "full", "all")
+"""Pairs of which the model's words are kept, and the layers in which they are edited."""
+MENTIONING, MENTIONS, DAMAGED = dict.fromkeys(("passages", "speeches"), 200), 2, 40
+"""Sequences of text that may hold a name, how many are read of each pair, and pairs of which text is read."""
 
 
 @torch.no_grad()
@@ -67,17 +72,16 @@ def asked(model: Model, folder: Path) -> dict[str, dict[str, Question]]:
     }
 
 
-def stacked(questions: Sequence[Question]) -> tuple[Tensor, Tensor]:
+def prompts(questions: Sequence[Question]) -> tuple[Tensor, Tensor]:
     """Return prompts [n, T], with end marks on the right, and the place of each one's last token [n]."""
-    longest = max(len(question.prompt) for question in questions)
-    rows = [[*question.prompt, *[0] * (longest - len(question.prompt))] for question in questions]
-    return torch.tensor(rows), torch.tensor([len(question.prompt) - 1 for question in questions])
+    rows = [question.prompt for question in questions]
+    return padded(rows), torch.tensor([len(row) - 1 for row in rows])
 
 
 def knows(model: Model, questions: Mapping[str, Question]) -> set[str]:
     """Return the countries of which the answer's first token is the model's first choice."""
     names = list(questions)
-    first = following(model, *stacked([questions[name] for name in names])).argmax(dim=-1).tolist()
+    first = following(model, *prompts([questions[name] for name in names])).argmax(dim=-1).tolist()
     return {name for name, token in zip(names, first, strict=True) if token == questions[name].answer[0]}
 
 
@@ -95,20 +99,6 @@ def plus(extra: Tensor) -> Change:
 def at_places(given: Tensor, place: Tensor) -> Change:
     """Return the change that puts vectors at some places [n, T]."""
     return lambda out: torch.where(place[..., None], given, out)
-
-
-class Rows:
-    """Rows of W_u by token, [n, F] at a layer; of a token that the text lacks, the mean row."""
-
-    def __init__(self, model: Model, means: Means) -> None:
-        self.model, self.means = model, means
-        self.mean = means.grand(means.read)
-
-    def at(self, layer: int, tokens: Tensor) -> Tensor:
-        """Return the rows of tokens [...] -> [..., F]."""
-        places = self.means.index[tokens].long()
-        read = torch.where((places < 0)[..., None], self.mean[layer], self.means.read[layer][places.clamp(min=0)])
-        return F.linear(read, self.model.decoder.blocks[layer].ffn.up.weight)
 
 
 def placements(layers: int) -> dict[str, tuple[int, ...]]:
@@ -163,10 +153,10 @@ class Trial:
     def __init__(
         self, model: Model, rows: Rows, questions: Mapping[str, Question], names: list[tuple[str, str]], scheme: str
     ) -> None:
-        self.model, self.rows, self.names = model, rows, names
+        self.model, self.rows = model, rows
         self.pairs = [(questions[source], questions[target]) for source, target in names]
         self.lengths, self.layers = token_bytes(model.tokenizer), len(model.decoder.blocks)
-        self.tokens, self.ends = stacked([source for source, _ in self.pairs])
+        self.tokens, self.ends = prompts([source for source, _ in self.pairs])
         self.added = self._added(self.pairs, scheme)
 
     def _added(self, pairs: list[tuple[Question, Question]], scheme: str) -> list[Tensor]:
@@ -207,97 +197,160 @@ class Trial:
         return lambda layers: {layer: at_places(kept[layer], place) for layer in layers}
 
 
-def edited(model: Model, means: Means, questions: dict[str, dict[str, Question]]) -> pd.DataFrame:
-    """Edit what the model says of capitals, and ask what else moves.
+class Study:
+    """Edits of a model, in parts of which each is a table.
 
-    Returns:
-        relation, model (published or converted), method, layers, source, target; success: the target's answer is the
-        first choice; kept: the source's is; new, old: probabilities of the two.
+    The columns are relation, model (published or converted), method, layers, source, target; success: the target's
+    answer is the first choice; kept: the source's is; new, old: probabilities of the two.
     """
-    rows, capitals, tables = Rows(model, means), questions["capital"], []
-    sets, known = placements(len(model.decoder.blocks)), sorted(knows(model, questions["capital"]))
-    size = {name: len(capitals[name].places) for name in known}
-    every = [pair for pair in permutations(known, 2) if capitals[pair[0]].answer[0] != capitals[pair[1]].answer[0]]
 
-    def note(names: list[tuple[str, str]], results: dict[str, list], **about: str) -> None:
-        table = pd.DataFrame(names, columns=["source", "target"]).assign(**about | results)
-        tables.append(table)
+    def __init__(self, model: Model, rows: Rows, questions: dict[str, dict[str, Question]]) -> None:
+        self.model, self.rows, self.questions = model, rows, questions
+        self.sets = placements(len(model.decoder.blocks))
+        capitals = questions["capital"]
+        known = sorted(knows(model, capitals))
+        self.size = {name: len(capitals[name].places) for name in known}
+        self.pairs = [
+            pair for pair in permutations(known, 2) if capitals[pair[0]].answer[0] != capitals[pair[1]].answer[0]
+        ]
+        self.names = drawn([pair for pair in self.pairs if self.size[pair[0]] == self.size[pair[1]] == 1], PAIRS)
 
-    names = drawn([pair for pair in every if size[pair[0]] == size[pair[1]] == 1], PAIRS)
-    trial = Trial(model, rows, capitals, names, "one-to-one")
-    aims, _ = stacked([target for _, target in trial.pairs])
-    patched, chance = trial.patched(aims), trial.chance()
-    note(names, trial.after({}), relation="capital", model="published", method="none", layers="all")
-    note(names, trial.after({}, aims), relation="capital", model="published", method="input", layers="all")
-    for where, layers in track(list(sets.items()), "edits"):
-        done = {
-            ("published", "rows"): trial.after(trial.plus(layers)),
-            ("published", "patched"): trial.after(patched(layers)),
-        }
-        if where in DEEP:
-            done["published", "chance"] = trial.after(trial.plus(layers, chance))
-        if where != "all":
-            plain = trial.read(layers, edit=False)
-            done["converted", "rows"] = trial.after(trial.read(layers, edit=True))
-            done["converted", "none"] = trial.after(plain)
-            done["converted", "input"] = trial.after(plain, aims)
-        for (kind, method), results in done.items():
-            note(names, results, relation="capital", model=kind, method=method, layers=where)
-    for relation in list(questions)[1:]:
-        asked_too, known_too = questions[relation], knows(model, questions[relation])
-        both = [pair for pair in names if set(pair) <= known_too]
-        both = [pair for pair in both if len({len(asked_too[name].places) for name in pair}) == 1]
-        both = [pair for pair in both if asked_too[pair[0]].answer[0] != asked_too[pair[1]].answer[0]]
-        if both:
-            trial = Trial(model, rows, asked_too, both, "one-to-one")
-            for where in DEEP:
-                note(
-                    both,
-                    trial.after(trial.plus(sets[where])),
-                    relation=relation,
-                    model="published",
-                    method="rows",
-                    layers=where,
-                )
-    for group, schemes in SCHEMES.items():
-        longer = [pair for pair in every if size[pair[0]] > size[pair[1]] == 1]
-        names = drawn(longer if group == "longer" else [(target, source) for source, target in longer], PAIRS // 2)
-        for scheme in schemes if names else ():
-            trial = Trial(model, rows, capitals, names, scheme)
-            for where in DEEP:
-                done = trial.after(trial.plus(sets[where]))
-                note(names, done, relation="capital", model="published", method=f"{group}: {scheme}", layers=where)
-    return pd.concat(tables, ignore_index=True)
+    def parts(self) -> dict[str, Callable[[], list[pd.DataFrame]]]:
+        """Return what makes each part."""
+        return {"capital": self.capitals, "relations": self.relations, "lengths": self.lengths}
+
+    def trial(self, names: list[tuple[str, str]], scheme: str = "one-to-one", relation: str = "capital") -> Trial:
+        """Return the edits of pairs of countries."""
+        return Trial(self.model, self.rows, self.questions[relation], names, scheme)
+
+    def capitals(self) -> list[pd.DataFrame]:
+        """Edit pairs of names of one token, by set of layers, beside what controls do."""
+
+        def note(results: dict[str, list], **about: str) -> pd.DataFrame:
+            return table(self.names, results, relation="capital", **about)
+
+        trial = self.trial(self.names)
+        aims, _ = prompts([target for _, target in trial.pairs])
+        patched, chance = trial.patched(aims), trial.chance()
+        tables = [
+            note(trial.after({}), model="published", method="none", layers="all"),
+            note(trial.after({}, aims), model="published", method="input", layers="all"),
+        ]
+        for where, layers in track(list(self.sets.items()), "edits"):
+            done = {
+                ("published", "rows"): trial.after(trial.plus(layers)),
+                ("published", "patched"): trial.after(patched(layers)),
+            }
+            if where in DEEP:
+                done["published", "chance"] = trial.after(trial.plus(layers, chance))
+            if where != "all":
+                plain = trial.read(layers, edit=False)
+                done["converted", "rows"] = trial.after(trial.read(layers, edit=True))
+                done["converted", "none"] = trial.after(plain)
+                done["converted", "input"] = trial.after(plain, aims)
+            tables += [
+                note(results, model=kind, method=method, layers=where) for (kind, method), results in done.items()
+            ]
+        return tables
+
+    def relations(self) -> list[pd.DataFrame]:
+        """Ask the same pairs about other things that the model knows of both."""
+        tables = []
+        for relation in list(self.questions)[1:]:
+            asked, known = self.questions[relation], knows(self.model, self.questions[relation])
+            both = [pair for pair in self.names if set(pair) <= known]
+            both = [pair for pair in both if len({len(asked[name].places) for name in pair}) == 1]
+            both = [pair for pair in both if asked[pair[0]].answer[0] != asked[pair[1]].answer[0]]
+            trial = self.trial(both, relation=relation) if both else None
+            for where in DEEP if trial else ():
+                done, about = trial.after(trial.plus(self.sets[where])), {"model": "published", "method": "rows"}
+                tables.append(table(both, done, relation=relation, **about, layers=where))
+        return tables
+
+    def lengths(self) -> list[pd.DataFrame]:
+        """Edit names of more than one token by names of one, and the other way, by the paper's schemes."""
+        tables = []
+        for group, schemes in SCHEMES.items():
+            longer = [pair for pair in self.pairs if self.size[pair[0]] > self.size[pair[1]] == 1]
+            chosen = drawn(longer if group == "longer" else [(new, old) for old, new in longer], PAIRS // 2)
+            for scheme in schemes if chosen else ():
+                trial, about = self.trial(chosen, scheme), {"model": "published", "method": f"{group}: {scheme}"}
+                for where in DEEP:
+                    done = trial.after(trial.plus(self.sets[where]))
+                    tables.append(table(chosen, done, relation="capital", **about, layers=where))
+        return tables
 
 
-def example(model: Model, means: Means, question: Question, aim: Question, layers: Sequence[int]) -> pd.DataFrame:
+def table(names: list[tuple[str, str]], results: dict[str, list], **about: str) -> pd.DataFrame:
+    """Return the outcomes of an edit of each pair, with what it was."""
+    return pd.DataFrame(names, columns=["source", "target"]).assign(**about | results)
+
+
+def example(
+    model: Model, rows: Rows, question: Question, aim: Question, sets: Mapping[str, Sequence[int]]
+) -> pd.DataFrame:
     """Return the four most probable words before an edit, after it, and for the target's own prompt.
 
+    Args:
+        sets: layers to edit, by name.
+
     Returns:
-        said: before, edited or target; rank, word, probability.
+        said: before, target, or the scheme that rows are dealt by; layers, rank, word, probability.
     """
-    rows = Rows(model, means)
-    lengths = token_bytes(model.tokenizer)
-    scheme = "one-to-one" if len(question.places) == len(aim.places) else "average"
-    tokens, ends = stacked([question])
-    changes = {layer: plus(vectors(rows, layer, scheme, [(question, aim)], lengths)) for layer in layers}
-    said = {
-        "before": following(model, tokens, ends), "edited": following(model, tokens, ends, changes),
-        "target": following(model, *stacked([aim])),
-    }  # fmt: skip
+    lengths, (tokens, ends) = token_bytes(model.tokenizer), prompts([question])
+    said = {("before", "all"): following(model, tokens, ends), ("target", "all"): following(model, *prompts([aim]))}
+    size = len(question.places) - len(aim.places)
+    schemes = SCHEMES["longer" if size > 0 else "shorter"] if size else ("one-to-one",)
+    for scheme, (name, layers) in product(schemes, sets.items()):
+        changes = {layer: plus(vectors(rows, layer, scheme, [(question, aim)], lengths)) for layer in layers}
+        said[scheme, name] = following(model, tokens, ends, changes)
     out = []
-    for name, probabilities in said.items():
+    for (name, layers), probabilities in said.items():
         top = probabilities[0].topk(4)
         words = [model.tokenizer.decode([token]) for token in top.indices.tolist()]
         out += [
-            {"said": name, "rank": rank, "word": word, "probability": value}
+            {"said": name, "layers": layers, "rank": rank, "word": word, "probability": value}
             for rank, (word, value) in enumerate(zip(words, top.values.tolist(), strict=True), 1)
         ]
     return pd.DataFrame(out)
 
 
+@torch.no_grad()
+def damage(model: Model, rows: Rows, pairs: list[tuple[int, int]], text: pd.DataFrame, sets: Mapping) -> pd.DataFrame:
+    """Read a text that holds a name with another's rows at the name's places.
+
+    Text without the name doesn't change: no other place reads its rows.
+
+    Args:
+        pairs: tokens of two names.
+        text: sequences, as `sequences` returns them.
+        sets: layers to edit, by name.
+
+    Returns:
+        source, target (tokens), layers, sequence, tokens, nats: loss of the tokens from the name on with the other
+        rows, dense: loss without; sums over a sequence.
+    """
+    decoder, out = model.decoder, []
+    tokens = torch.from_numpy(np.stack(text["tokens"]).astype(np.int64))
+    for source, target in track(pairs, "text with the name"):
+        for number in (tokens[:, 1:-1] == source).any(dim=1).nonzero().flatten().tolist()[:MENTIONS]:
+            row = tokens[number : number + 1]
+            place = row[:, :-1] == source
+            after = int(place[0].nonzero()[0])
+            dense = token_losses(decoder(row[:, :-1]), row[:, 1:])[:, after:].sum().item()
+            for name, layers in sets.items():
+                moved = {
+                    layer: rows.at(layer, torch.tensor(target)) - rows.at(layer, torch.tensor(source))
+                    for layer in layers
+                }
+                with changed(decoder, {layer: plus(place[..., None] * vector) for layer, vector in moved.items()}):
+                    nats = token_losses(decoder(row[:, :-1]), row[:, 1:])[:, after:].sum().item()
+                out.append((source, target, name, number, row.shape[1] - 1 - after, nats, dense))
+    return pd.DataFrame(out, columns=["source", "target", "layers", "sequence", "tokens", "nats", "dense"])
+
+
 def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
-    """Write edits.parquet and example.parquet of a model.
+    """Write edits-<part>.parquet, examples.parquet and damage.parquet of a model; what a killed run made stays.
 
     Args:
         name: of the model.
@@ -305,9 +358,22 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
         rows: folder with the parts of the rows.
         out: folder of the tables.
     """
-    model, means = load(name), added(parts(rows))
-    questions = asked(model, corpus.parent.parent / "raw")
-    capitals = questions["capital"]
-    layers = placements(len(model.decoder.blocks))["full"]
-    write_parquet(out / "example.parquet", example(model, means, capitals["Spain"], capitals["Germany"], layers))
-    write_parquet(out / "edits.parquet", edited(model, means, questions))
+    model = load(name)
+    study = Study(model, rows_of(model, rows), asked(model, corpus.parent.parent / "raw"))
+    capitals, sets = study.questions["capital"], {where: study.sets[where] for where in EXAMPLE_SETS}
+
+    def examples() -> pd.DataFrame:
+        return pd.concat(
+            example(model, study.rows, capitals[old], capitals[new], sets).assign(source=old, target=new)
+            for old, new in EXAMPLES
+        )
+
+    def harm() -> pd.DataFrame:
+        text = pd.concat([sequences(model, corpus, split, MENTIONING) for split in ("tune", "validation")])
+        tokens = [(capitals[old].entity[0], capitals[new].entity[0]) for old, new in study.names]
+        return damage(model, study.rows, drawn(tokens, DAMAGED), text, sets)
+
+    made = {f"edits-{part}": lambda edit=edit: pd.concat(edit()) for part, edit in study.parts().items()}
+    for file, of in (made | {"examples": examples, "damage": harm}).items():
+        if not (path := out / f"{file}.parquet").exists():
+            write_parquet(path, of())

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from stemrepro.measures.conversion import Conversion
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.model_edits import ModelEdits, over_countries
 from stemrepro.measures.premise import WHAT, Premise
@@ -84,8 +85,11 @@ def test_edits_are_compared_pair_by_pair(catalog, tmp_path):
          "success": int(number < count), "kept": 0, "new": 0.0, "old": 0.0}
         for (method, layers), count in rates.items() for number, (a, b) in enumerate(names)
     ]  # fmt: skip
-    pd.DataFrame(rows).to_parquet(folder / "edits.parquet")
-    pd.DataFrame({"said": ["before"]}).to_parquet(folder / "example.parquet")
+    pd.DataFrame(rows).to_parquet(folder / "edits-capital.parquet")
+    pd.DataFrame({"said": ["before"]}).to_parquet(folder / "examples.parquet")
+    harm = [("all", 0, 10, 21, 20), ("all", 0, 10, 22, 20), ("all", 1, 20, 41, 40)]
+    columns = ["layers", "sequence", "tokens", "nats", "dense"]
+    pd.DataFrame(harm, columns=columns).to_parquet(folder / "damage.parquet")
     measure = ModelEdits(Inputs("model_editing", catalog, "smollm2", tmp_path))
     for arms, metric, mean in (
         (("rows", "chance"), "success:full", 50), (("patched", "rows"), "success:full", -25),
@@ -95,3 +99,33 @@ def test_edits_are_compared_pair_by_pair(catalog, tmp_path):
         whole = measure.of(arms[0], "all" if ">" in metric else "full").mean()
         assert 0 <= whole <= 100
         assert contrast.mean == pytest.approx(mean)
+    assert measure.contrast("rows", "dense", "damage:all").mean == pytest.approx((1 + 2 + 1) / (10 + 10 + 20))
+
+
+def test_a_conversion_is_what_it_costs_and_what_training_gives_back(catalog, tmp_path):
+    folder, text = tmp_path / "conversion", {"sequence": [0, 1], "source": "plays", "tokens": [10, 30]}
+    folder.mkdir()
+
+    def losses(nats, **about):
+        return pd.DataFrame(text | {"nats": nats}).assign(**about)
+
+    once = {("none", "dense"): [20, 60], ("third", "rows"): [30, 90], ("third", "one row"): [60, 140],
+            ("early", "rows"): [50, 90], ("late", "rows"): [30, 70]}  # fmt: skip
+    tables = [losses(nats, placement=placement, kind=kind) for (placement, kind), nats in once.items()]
+    pd.concat(tables).to_parquet(folder / "at-once.parquet")
+    prior = {("linear", 2.0): [30, 90], ("mean", 2.0): [32, 92]}
+    pd.concat(losses(nats, placement="third", prior=name, few=few) for (name, few), nats in prior.items()).to_parquet(
+        folder / "priors.parquet"
+    )
+    after = {("dense", 0): [20, 60], ("third", 0): [30, 90], ("dense", 8): [18, 58], ("third", 8): [20, 66]}
+    pd.concat(losses(nats, arm=arm, step=step) for (arm, step), nats in after.items()).to_parquet(
+        folder / "trained-all.parquet"
+    )
+    measure = Conversion(Inputs("conversion", catalog, "smollm2", tmp_path))
+    assert measure.cost("third").mean == pytest.approx((10 + 30) / 40)
+    assert measure.contrast("one row", "rows", "loss:third").mean == pytest.approx((30 + 50) / 40)
+    assert measure.contrast("rows", "rows", "layers:early>late").mean == pytest.approx((20 + 20) / 40)
+    assert measure.contrast("third", "dense", "trained").mean == pytest.approx((2 + 8) / 40)
+    assert measure.contrast("third", "half", "given-back").mean == pytest.approx(100 * (1 - 10 / 40) - 50)
+    assert measure.prior("third", "mean", 2.0).mean == pytest.approx(4 / 40)
+    assert measure.gain(8).mean == pytest.approx(4 / 40)

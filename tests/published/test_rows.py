@@ -4,10 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import torch.nn.functional as F
 
 from stemrepro.common.errors import UserError
 from stemrepro.evaluation.prompts import ask
 from stemrepro.published import edits, premise
+from stemrepro.published.converted import Rows, convert
 from stemrepro.published.rows import added, known_pairs, means, paired
 from stemrepro.published.texts import sequences
 
@@ -97,14 +99,59 @@ def test_what_is_patched_is_what_the_targets_prompt_has(model):
     """In the target's own prompt the patch changes nothing, in the source's it changes the name's place alone."""
     prompts = {name: ask(model.tokenizer, f"the {name} is", name, name) for name in ("a", "b")}
     rows = means(model.decoder, TEXT, np.full_like(TEXT, -1), VOCAB)
-    trial = edits.Trial(model, edits.Rows(model, rows), prompts, [("a", "b")], "one-to-one")
-    aims, ends = edits.stacked([prompts["b"]])
+    trial = edits.Trial(model, Rows(model, rows), prompts, [("a", "b")], "one-to-one")
+    aims, ends = edits.prompts([prompts["b"]])
     aim = edits.following(model, aims, ends)
     patched = trial.patched(aims)(range(3))
     assert torch.allclose(edits.following(model, aims, ends, patched), aim, atol=1e-6)
     assert not torch.allclose(edits.following(model, trial.tokens, ends, patched), aim, atol=1e-4)
     added_, at = trial.added[1][0], prompts["a"].places[0]
     assert torch.equal(added_[[k for k in range(len(added_)) if k != at]], torch.zeros(len(added_) - 1, 64))
+
+
+def test_each_part_of_a_study_has_all_pairs(model, monkeypatch):
+    names = {"a": "b", "b": "c", "c": "d", "ab": "a", "abc": "b"}
+    monkeypatch.setattr(edits, "knows", lambda _, questions: set(questions))
+    questions = {
+        relation: {name: ask(model.tokenizer, f"{start} {name} is", name, answer) for name, answer in names.items()}
+        for relation, start in (("capital", "the"), ("currency", "a"))
+    }
+    rows = Rows(model, means(model.decoder, TEXT, np.full_like(TEXT, -1), VOCAB))
+    study = edits.Study(model, rows, questions)
+    done = pd.concat(table for part in study.parts().values() for table in part())
+    count = done.groupby(["relation", "model", "method", "layers"]).size()
+    assert set(count["capital"]["published"]["rows"]) == {6}  # ordered pairs of three names of one token
+    assert set(count["currency"]["published"]["rows"]) == {6}
+    assert set(count["capital"]["published"]["shorter: subset"]) == {6}  # of two longer names
+    unedited = done[(done.relation == "capital") & (done.model == "converted") & (done.method == "none")]
+    tokens, ends = edits.prompts([questions["capital"][name] for name in unedited[unedited.layers == "full"].source])
+    said = convert(model, rows, (1, 2))(tokens)[torch.arange(6), ends].softmax(dim=-1)
+    old = torch.tensor([questions["capital"][name].answer[0] for name in unedited[unedited.layers == "full"].source])
+    assert unedited[unedited.layers == "full"].old.tolist() == pytest.approx(
+        said[torch.arange(6), old].tolist(), rel=1e-4
+    )
+
+
+def test_damage_is_what_text_loses_from_the_name_on(model):
+    """By hand, of one layer; the row of another token is read at the name's two places alone."""
+    rows = Rows(model, means(model.decoder, TEXT, np.full_like(TEXT, -1), VOCAB))
+    text = pd.DataFrame({"source": "a", "tokens": [np.array([0, 7, 5, 6, 5, 9], np.int32), TEXT[0][:1].repeat(6)]})
+    done = edits.damage(model, rows, [(5, 6)], text, {"one": (1,)})
+    assert done[["sequence", "tokens"]].to_numpy().tolist() == [[0, 3]]  # the other sequence lacks the name
+    tokens, (old, new) = torch.tensor([[0, 7, 5, 6, 5, 9]]), (rows.at(1, torch.tensor(token)) for token in (5, 6))
+
+    def swap(_, __, out):
+        out = out.clone()
+        out[:, [2, 4]] += new - old
+        return out
+
+    with torch.no_grad():
+        plain = F.cross_entropy(model.decoder(tokens)[0, 2:-1], tokens[0, 3:], reduction="sum").item()
+        hook = model.decoder.blocks[1].ffn.up.register_forward_hook(swap)
+        swapped = F.cross_entropy(model.decoder(tokens)[0, 2:-1], tokens[0, 3:], reduction="sum").item()
+        hook.remove()
+    assert done[["nats", "dense"]].iloc[0].tolist() == pytest.approx([swapped, plain], abs=1e-4)
+    assert abs(swapped - plain) > 1e-3
 
 
 def test_rows_are_dealt_out_to_names_of_other_lengths(model):

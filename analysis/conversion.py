@@ -1,0 +1,96 @@
+"""What a published model's loss rises by where rows take the place of its up-projections: at once, by placement and
+with controls, and after a short training. SmolLM2-135M-Instruct, quantised to 4 bits.
+"""
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from stemrepro.measures.conversion import Conversion
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import HUES, PLAIN, SMALLEST, error_bars, sheet
+
+CONTROLS = {
+    "rows": ("rows by token", "orange", "D"), "one row": ("one row for all tokens", "blue", "o"),
+    "dealt anew": ("rows dealt anew", "green", "s"), "no up": ("no up-projection", "purple", "v"),
+    "no FFN": ("no FFN", "grey", "x"),
+}  # fmt: skip
+SETS = {
+    "third": "STEM 1/3",
+    "half": "1/2",
+    "full": "all but\nthe first",
+    "early": "first\nthird",
+    "late": "last\nthird",
+}
+ARMS = {
+    "third, tables": ("STEM 1/3, tables alone", "yellow", "o"), "third": ("STEM 1/3", "orange", "D"),
+    "third, interpolated": ("STEM 1/3, up-projection fades out", "red", "^"), "half": ("STEM 1/2", "green", "s"),
+    "full": ("STEM full", "purple", "v"),
+}  # fmt: skip
+TOKENS_OF_STEP = 1024
+
+
+def collect(measure: Conversion) -> pd.DataFrame:
+    """Return what rows cost by placement, kind and prior, and what is left of it by tokens of training."""
+    rows = []
+    for placement, kind in measure.at_once:
+        if placement != "none":
+            rows.append(mean_row("at once", kind, placement, measure.cost(placement, kind)))
+    for placement, prior, few in measure.priors:
+        best = measure.prior(placement, prior, few)
+        rows.append(mean_row(f"prior, {placement}", prior, few, best))
+    for arm in ARMS:
+        for step in measure.steps:
+            rows.append(mean_row("training", arm, step * TOKENS_OF_STEP, measure.gap(arm, step)))
+        rows.append(mean_row("given back", arm, measure.steps[-1], measure.share_given_back(arm, measure.steps[-1])))
+    for step in measure.steps:
+        rows.append(mean_row("dense", "gain of training", step * TOKENS_OF_STEP, measure.gain(step)))
+    return pd.DataFrame(rows)
+
+
+def draw_sets(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw what rows and controls cost at once, by set of layers."""
+    for shift, (kind, (label, hue, marker)) in enumerate(CONTROLS.items()):
+        rows = data[(data["panel"] == "at once") & (data["what"] == kind) & data["x"].isin(SETS)]
+        places = [list(SETS).index(name) + 0.12 * (shift - 2) for name in rows["x"]]
+        bars = error_bars(rows)
+        axes.errorbar(places, rows["value"], yerr=bars, color=HUES[hue], marker=marker, ms=5, ls="none", label=label)
+    axes.set_xticks(range(len(SETS)), list(SETS.values()))
+    axes.set_yscale("log")
+    axes.set(ylabel="loss above dense's,\nat once (nats/token)")
+    axes.legend(fontsize=SMALLEST)
+
+
+def draw_first(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw what rows cost in the first layers after layer 0, by how many."""
+    rows = data[(data["panel"] == "at once") & data["x"].astype(str).str.startswith("first ")]
+    axes.errorbar(rows["x"].str.removeprefix("first ").astype(int), rows["value"], yerr=error_bars(rows),
+                  color=HUES["orange"], marker="D", ms=5)  # fmt: skip
+    axes.axhline(0, color=PLAIN, lw=0.6)
+    axes.set(xlabel="layers after layer 0 that read rows", ylabel="loss above dense's,\nat once (nats/token)")
+
+
+def draw_training(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw what is left of the cost against the tokens of the training."""
+    for arm, (label, hue, marker) in ARMS.items():
+        rows = data[(data["panel"] == "training") & (data["what"] == arm)]
+        x = rows["x"].astype(float) / 1e3
+        axes.errorbar(x, rows["value"], yerr=error_bars(rows), color=HUES[hue], marker=marker, ms=5, label=label)
+    axes.axhline(0, color=PLAIN, lw=0.8)
+    axes.set_yscale("symlog", linthresh=1)
+    axes.set(xlabel="thousand tokens of training", ylabel="loss above dense's of\nthe same tokens (nats/token)")
+    axes.legend(fontsize=SMALLEST)
+
+
+def draw(data: pd.DataFrame, measure: Conversion) -> Figure:
+    """Draw three panels."""
+    titles = {
+        "a": "Rows in place of up-projections, at once",
+        "b": "In the first layers",
+        "c": "After a short training",
+    }
+    figure, grid = sheet("aa;bc", 5.8, titles)
+    draw_sets(grid["a"], data)
+    draw_first(grid["b"], data)
+    draw_training(grid["c"], data)
+    return figure
