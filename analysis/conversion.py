@@ -11,9 +11,9 @@ from stemrepro.report.results import mean_row
 from stemrepro.report.style import HUES, PLAIN, SMALLEST, error_bars, sheet
 
 CONTROLS = {
-    "rows": ("rows by token", "orange", "D"), "one row": ("one row for all tokens", "blue", "o"),
-    "dealt anew": ("rows dealt anew", "green", "s"), "no up": ("no up-projection", "purple", "v"),
-    "no FFN": ("no FFN", "grey", "x"),
+    "rows": ("rows by token", "orange", "D"), "one-row": ("one row for all tokens", "blue", "o"),
+    "dealt-anew": ("rows dealt anew", "green", "s"), "no-up": ("no up-projection", "purple", "v"),
+    "no-ffn": ("no-ffn", "grey", "x"),
 }  # fmt: skip
 SETS = {
     "third": "STEM 1/3",
@@ -23,8 +23,8 @@ SETS = {
     "late": "last\nthird",
 }
 ARMS = {
-    "third, tables": ("STEM 1/3, tables alone", "yellow", "o"), "third": ("STEM 1/3", "orange", "D"),
-    "third, interpolated": ("STEM 1/3, up-projection fades out", "red", "^"), "half": ("STEM 1/2", "green", "s"),
+    "third-tables": ("STEM 1/3, tables alone", "yellow", "o"), "third": ("STEM 1/3", "orange", "D"),
+    "third-interpolated": ("STEM 1/3, up-projection fades out", "red", "^"), "half": ("STEM 1/2", "green", "s"),
     "full": ("STEM full", "purple", "v"),
 }  # fmt: skip
 TOKENS_OF_STEP = 1024

@@ -71,7 +71,7 @@ MODULES = {
     "score": (*(f"stemrepro.evaluation.{kind}" for kind in SCORE_KINDS), "stemrepro.data.counting", *NETWORKS),
     "analyse": ("stemrepro.report.analyse", *(name.partition(":")[0] for name in MEASURES.values())),
     "report": ("stemrepro.report.pages",),
-    "study": ("stemrepro.published.premise", "stemrepro.published.edits"),
+    "study": tuple(f"stemrepro.published.{study}" for study in ("premise", "edits", "scoreboard")),
 }
 """What the command of a stage runs."""
 

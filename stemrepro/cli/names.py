@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stemrepro.pipeline.plan import Plan
 
 SWEEPS = RECIPES / "sweeps"
-OTHERS = ("models", "arms", "mixes", "paper", "questions", "shapes", "variants")
+OTHERS = ("models", "model_cards", "arms", "mixes", "paper", "questions", "shapes", "variants")
 """Files of recipes/ that are no recipes."""
 
 

@@ -22,7 +22,7 @@ from stemrepro.config.retrofit import KINDS, check
 from stemrepro.config.scale import Scale, Shape, Variant
 from stemrepro.config.scores import SCORE_KINDS
 
-NO_RECIPES = ("models", "arms", "mixes", "paper", "questions", "variants", "shapes")
+NO_RECIPES = ("models", "model_cards", "arms", "mixes", "paper", "questions", "variants", "shapes")
 RESERVED = ("check", "fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "people", "mid", "counts",
             "train", *SCORE_KINDS, "metrics", "report", "sweeps", "data")  # fmt: skip
 """Names of the pipeline's stages and of folders of results; a recipe can't have them."""

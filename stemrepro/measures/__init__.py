@@ -12,6 +12,7 @@ MEASURES = {
     "mid-training": "stemrepro.measures.mid_training:MidTraining",
     "leaderboard": "stemrepro.measures.leaderboard:Leaderboard",
     "model-edits": "stemrepro.measures.model_edits:ModelEdits",
+    "model-scores": "stemrepro.measures.model_scores:ModelScores",
     "needle": "stemrepro.measures.needle:Needle",
     "offload": "stemrepro.measures.offload:Offload",
     "reasoning": "stemrepro.measures.reasoning:Reasoning",

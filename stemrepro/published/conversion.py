@@ -54,8 +54,8 @@ class Arm:
 
 BOTH = ("table", "gate", "down")
 ARMS = {
-    "dense": Arm("dense", "full", ("gate", "up", "down")), "third, tables": Arm("stem", "third", ("table",)),
-    "third": Arm("stem", "third", BOTH), "third, interpolated": Arm("stem-interpolated", "third", BOTH),
+    "dense": Arm("dense", "full", ("gate", "up", "down")), "third-tables": Arm("stem", "third", ("table",)),
+    "third": Arm("stem", "third", BOTH), "third-interpolated": Arm("stem-interpolated", "third", BOTH),
     "half": Arm("stem", "half", BOTH), "full": Arm("stem", "full", BOTH),
 }  # fmt: skip
 KEPT = "third"
@@ -150,8 +150,8 @@ def replaced(model: Model, text: pd.DataFrame, layers: Sequence[int], given: Giv
 def controls(model: Model, rows: Rows) -> dict[str, Given]:
     """Return rows and what can stand in their place; the start token keeps its own row.
 
-    "one row" is the mean for all tokens, "dealt anew" gives a token of the rows' text the row of another. "no up" has
-    ones in place of W_u x, "no FFN" zeros.
+    "one-row" is the mean for all tokens, "dealt-anew" gives a token of the rows' text the row of another. "no-up" has
+    ones in place of W_u x, "no-ffn" zeros.
     """
     seen = (rows.means.index >= 0).nonzero().flatten()[1:]
     dealt = torch.arange(model.decoder.config.vocab)
@@ -166,10 +166,10 @@ def controls(model: Model, rows: Rows) -> dict[str, Given]:
         return both
 
     others: dict[str, Given] = {
-        "one row": lambda layer, _: F.linear(mean[layer], blocks[layer].ffn.up.weight),
-        "dealt anew": lambda layer, tokens: rows.at(layer, dealt[tokens]),
-        "no up": lambda layer, tokens: torch.ones(()),
-        "no FFN": lambda layer, tokens: torch.zeros(()),
+        "one-row": lambda layer, _: F.linear(mean[layer], blocks[layer].ffn.up.weight),
+        "dealt-anew": lambda layer, tokens: rows.at(layer, dealt[tokens]),
+        "no-up": lambda layer, tokens: torch.ones(()),
+        "no-ffn": lambda layer, tokens: torch.zeros(()),
     }
     return {"rows": rows.at} | {kind: but_the_start(given) for kind, given in others.items()}
 
@@ -283,8 +283,8 @@ class Study:
         Returns:
             what `measured` returns, with arm, table and matrices: their learning rates.
         """
-        tables = [self.tried("third, tables", {"table": rate, "matrices": 0.0}) for rate in TABLES]
-        best = chosen(pd.concat(tables), "third, tables")["table"]
+        tables = [self.tried("third-tables", {"table": rate, "matrices": 0.0}) for rate in TABLES]
+        best = chosen(pd.concat(tables), "third-tables")["table"]
         for rate in MATRICES:
             tables += [self.tried("dense", {"table": 0.0, "matrices": rate})]
             tables += [self.tried("third", {"table": best, "matrices": rate})]
@@ -356,7 +356,7 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
     study = Study(model, of_tokens, text, held_out, tune)
 
     def trained(arm: str) -> pd.DataFrame:
-        rates = chosen(pd.read_parquet(out / "rates.parquet"), arm if arm in ("dense", "third, tables") else "third")
+        rates = chosen(pd.read_parquet(out / "rates.parquet"), arm if arm in ("dense", "third-tables") else "third")
         return study.trained(arm, rates, kept_file(rows))
 
     parts: dict[str, Callable[[], pd.DataFrame]] = {
@@ -364,7 +364,7 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
         "at-once": lambda: at_once(model, of_tokens, held_out),
         "rates": study.rates,
     }
-    parts |= {f"trained-{arm.replace(', ', '-')}": lambda arm=arm: trained(arm) for arm in ARMS}
+    parts |= {f"trained-{arm}": lambda arm=arm: trained(arm) for arm in ARMS}
     for part, of in parts.items():
         if not (file := out / f"{part}.parquet").exists():
             write_parquet(file, of())

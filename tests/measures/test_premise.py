@@ -109,7 +109,7 @@ def test_a_conversion_is_what_it_costs_and_what_training_gives_back(catalog, tmp
     def losses(nats, **about):
         return pd.DataFrame(text | {"nats": nats}).assign(**about)
 
-    once = {("none", "dense"): [20, 60], ("third", "rows"): [30, 90], ("third", "one row"): [60, 140],
+    once = {("none", "dense"): [20, 60], ("third", "rows"): [30, 90], ("third", "one-row"): [60, 140],
             ("early", "rows"): [50, 90], ("late", "rows"): [30, 70]}  # fmt: skip
     tables = [losses(nats, placement=placement, kind=kind) for (placement, kind), nats in once.items()]
     pd.concat(tables).to_parquet(folder / "at-once.parquet")
@@ -123,7 +123,7 @@ def test_a_conversion_is_what_it_costs_and_what_training_gives_back(catalog, tmp
     )
     measure = Conversion(Inputs("conversion", catalog, "smollm2", tmp_path))
     assert measure.cost("third").mean == pytest.approx((10 + 30) / 40)
-    assert measure.contrast("one row", "rows", "loss:third").mean == pytest.approx((30 + 50) / 40)
+    assert measure.contrast("one-row", "rows", "loss:third").mean == pytest.approx((30 + 50) / 40)
     assert measure.contrast("rows", "rows", "layers:early>late").mean == pytest.approx((20 + 20) / 40)
     assert measure.contrast("third", "dense", "trained").mean == pytest.approx((2 + 8) / 40)
     assert measure.contrast("third", "half", "given-back").mean == pytest.approx(100 * (1 - 10 / 40) - 50)

@@ -110,7 +110,7 @@ def test_what_is_patched_is_what_the_targets_prompt_has(model):
 
 
 def test_each_part_of_a_study_has_all_pairs(model, monkeypatch):
-    names = {"a": "b", "b": "c", "c": "d", "ab": "a", "abc": "b"}
+    names = {"a": "the", "b": "is", "c": "t", "ab": "x", "abc": "x"}
     monkeypatch.setattr(edits, "knows", lambda _, questions: set(questions))
     questions = {
         relation: {name: ask(model.tokenizer, f"{start} {name} is", name, answer) for name, answer in names.items()}

@@ -1,0 +1,134 @@
+"""Table 3 in a published model: accuracies before and after rows stand for up-projections, item by item, next to the
+model's card, and what the paper's trained STEM gains. SmolLM2-135M-Instruct, quantised to 4 bits.
+"""
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from stemrepro.measures.model_scores import CHANCE, MEAN, TASKS, ModelScores, mcnemar
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import FAINT, HUES, PLAIN, SMALL, SMALLEST, error_bars, one_legend, sheet
+
+MODELS = {
+    "dense": ("dense", "blue", "o"), "stem-third": ("STEM 1/3", "orange", "D"),
+    "stem-third-trained": ("STEM 1/3, trained on", "green", "^"), "stem-full": ("STEM full", "purple", "s"),
+}  # fmt: skip
+ROWS = {MEAN: "mean of the six"} | {task: label for task, (label, _) in TASKS.items()}
+PAPER = {
+    "350M": ("table-3-350m", ("stem-third", "stem-full"), "D"),
+    "1B, further training": ("table-4", ("stem-third",), "P"),
+}
+"""The paper's tables with their models, and a mark."""
+COLUMNS = {"mmlu_cloze": "mmlu"}
+
+
+def collect(measure: ModelScores) -> pd.DataFrame:
+    """Return accuracies, their differences to dense with McNemar's test, floors, and published numbers."""
+    rows, paper = [], measure.inputs.catalog.paper
+    for task in ROWS:
+        rows += [mean_row("accuracy", task, model, measure.accuracy(model, task)) for model in measure.models]
+        rows.append({"panel": CHANCE, "what": task, "value": measure.accuracy(CHANCE, task).mean})
+        for model in measure.models:
+            if model != "dense":
+                rows.append(mean_row("less dense", task, model, measure.accuracy(model, task, "dense")))
+    for task in TASKS:
+        rows.append({"panel": "always the same answer", "what": task, "value": measure.majority(task)})
+        for model in measure.models:
+            if model != "dense":
+                lost, won = measure.discordant(task, model)
+                counts = {"right in dense alone": lost, "right in it alone": won, "McNemar's p": mcnemar(lost, won)}
+                rows += [{"panel": name, "what": task, "x": model, "value": value} for name, value in counts.items()]
+        for whose, published in (("card", measure.card.instruct), ("card of the base model", measure.card.base)):
+            if task in published:
+                rows.append({"panel": whose, "what": task, "value": published[task]})
+        for name, (block, models, _) in PAPER.items():
+            column = COLUMNS.get(task, task)
+            if column in paper.blocks[block].columns:
+                dense = paper.value(f"{block}/dense/{column}")
+                gains = {model: paper.value(f"{block}/{model}/{column}") - dense for model in models}
+                rows += [{"panel": f"paper, {name}", "what": task, "x": k, "value": gain} for k, gain in gains.items()]
+    return pd.DataFrame(rows)
+
+
+def draw_marks(axes: Axes, data: pd.DataFrame, panel: str) -> None:
+    """Draw each model's means with their intervals, a row per task."""
+    found = [model for model in MODELS if model in set(data[data["panel"] == panel]["x"])]
+    for number, model in enumerate(found):
+        label, hue, marker = MODELS[model]
+        rows = data[(data["panel"] == panel) & (data["x"] == model)].set_index("what").loc[list(ROWS)]
+        places = [place + 0.5 * (number + 0.5) / len(found) - 0.25 for place in range(len(ROWS))]
+        axes.errorbar(
+            rows["value"],
+            places,
+            xerr=error_bars(rows),
+            color=HUES[hue],
+            marker=marker,
+            ms=5,
+            ls="none",
+            label=label,
+        )
+
+
+def name_rows(axes: Axes, names: list[str]) -> None:
+    """Set the rows of a panel: the mean first, then a task each."""
+    axes.set_yticks(range(len(ROWS)), names, fontsize=SMALL)
+    axes.set_ylim(len(ROWS) - 0.5, -0.5)
+    axes.axhline(0.5, color=FAINT, lw=1)
+
+
+def draw_accuracy(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw accuracies with chance and the card's."""
+    draw_marks(axes, data, "accuracy")
+    chance = data[data["panel"] == CHANCE].set_index("what")["value"]
+    for place, task in enumerate(ROWS):
+        axes.plot([chance[task]] * 2, [place - 0.4, place + 0.4], color="black", lw=1.1, ls=(0, (2, 1.2)))
+    axes.plot([], [], color="black", lw=1.1, ls=(0, (2, 1.2)), label="chance")
+    for whose, colour in (("card", "black"), ("card of the base model", PLAIN)):
+        rows = data[data["panel"] == whose]
+        places = [list(ROWS).index(task) - 0.38 for task in rows["what"]]
+        size = 6 if whose == "card" else 4
+        axes.plot(rows["value"], places, "d", mfc="white", mec=colour, ms=size, ls="none", label=whose)
+    axes.set_xlabel("accuracy (%)")
+
+
+def draw_differences(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw what conversion changes, with McNemar's p."""
+    draw_marks(axes, data, "less dense")
+    tests = data[data["panel"] == "McNemar's p"].pivot(index="what", columns="x", values="value")
+    for place, task in enumerate(ROWS):
+        if task in tests.index:
+            found = [tests[model][task] for model in MODELS if model in tests]
+            words = ", ".join(f"{p:.3f}" if p >= 0.001 else "<0.001" for p in found)
+            axes.text(1.0, place + 0.42, f"p {words}", transform=axes.get_yaxis_transform(), ha="right",
+                      fontsize=SMALLEST, color=PLAIN)  # fmt: skip
+    axes.axvline(0, color="black", lw=0.6)
+    axes.set_xlabel("less dense's accuracy (points)\np: McNemar's test of each model")
+
+
+def draw_paper(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw what the paper's STEM, trained from the start, has above dense."""
+    for name, (_, models, marker) in PAPER.items():
+        for model in models:
+            rows = data[(data["panel"] == f"paper, {name}") & (data["x"] == model)]
+            label, hue, _ = MODELS[model]
+            places = [list(ROWS).index(task) for task in rows["what"]]
+            axes.plot(rows["value"], places, marker, mfc="white", mec=HUES[hue], ls="none", label=f"{label}, {name}")
+    axes.axvline(0, color="black", lw=0.6)
+    axes.set_xlabel("less dense's (points)")
+    axes.legend(fontsize=SMALLEST, loc="upper right")
+
+
+def draw(data: pd.DataFrame, measure: ModelScores) -> Figure:
+    """Draw three panels that share their rows."""
+    titles = {"a": "Accuracy", "b": "What conversion changes", "c": "The paper's models"}
+    figure, grid = sheet("abc", 4.6, titles, width_ratios=(1.25, 1, 0.9))
+    draw_accuracy(grid["a"], data)
+    draw_differences(grid["b"], data)
+    draw_paper(grid["c"], data)
+    counts = {task: f"\n{len(tables['dense']):,} items" for task, tables in measure.items.items()}
+    name_rows(grid["a"], [label + counts.get(task, "") for task, label in ROWS.items()])
+    for letter in "bc":
+        name_rows(grid[letter], [""] * len(ROWS))
+    one_legend(figure, [grid["a"]], columns=6)
+    return figure
