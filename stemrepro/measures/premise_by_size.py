@@ -10,15 +10,21 @@ import numpy as np
 from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN
 from stemrepro.measures.comparison import Comparison
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.metric import Field, metric
-from stemrepro.measures.premise import HALF, WHAT, layers_named
+from stemrepro.measures.premise import HALF, WHAT, Premise, layers_named
 from stemrepro.measures.reading import read_table
 from stemrepro.verdicts.contrast import Contrast, unpaired
 
 if TYPE_CHECKING:
     import pandas as pd
 
-PLACES = lambda catalog, recipe: (MAIN, *recipe.variants)  # noqa: E731
+    from stemrepro.config.catalog import Catalog
+    from stemrepro.config.recipe import Recipe
+
+
+def _places(catalog: Catalog, recipe: Recipe) -> tuple[str, ...]:
+    return (MAIN, *recipe.variants)
 
 
 class PremiseBySize(Comparison):
@@ -27,7 +33,7 @@ class PremiseBySize(Comparison):
     study = "sizes"
     fields: ClassVar[dict[str, Field]] = {
         "what": {"up": WHAT["up"], "gate": WHAT["gate"]}, "layers": ("third", "full", "early", "late"),
-        "first": PLACES, "second": PLACES,
+        "first": _places, "second": _places,
     }  # fmt: skip
 
     @cached_property
@@ -48,6 +54,17 @@ class PremiseBySize(Comparison):
         except KeyError as error:
             raise damaged(self.inputs.folder / self.study / "shares.parquet", f"nothing of {error}") from error
         return 100 * (1 - rows["left"] / rows["total"]).unstack("seed").to_numpy()
+
+    @cached_property
+    def published(self) -> list[float]:
+        """The same share of the published model with endless text for its rows, by layer; none without its tables."""
+        catalog = self.inputs.catalog
+        name = next(name for name, scale in catalog.scales.items() if scale.published)
+        folder = self.inputs.folder.parent / name
+        if not [*(folder / Premise.study).glob("shares-*.parquet")]:
+            return []
+        premise = Premise(Inputs("premise", catalog, name, folder))
+        return [premise.share(WHAT["up"], "limit", [layer]).mean for layer in range(premise.depth)]
 
     def share(self, variant: str, what: str, layers: str) -> np.ndarray:
         """Return the mean of that over layers, by seed."""

@@ -1,4 +1,4 @@
-"""How much of W_u x the token alone tells in our own dense models, by the definitions of a published model's premise."""
+"""How much of W_u x the token alone tells in our own dense models, defined as in a published model."""
 
 from pathlib import Path
 
