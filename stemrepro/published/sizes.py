@@ -16,7 +16,7 @@ from stemrepro.published.rows import means
 from stemrepro.published.texts import write_parquet
 from stemrepro.training.run import Run
 
-ROWS, ASKED = 409_600, 12_288
+ROWS, ASKED = 204_800, 12_288
 """Tokens of the training split that rows are means over, and of each source of prose that is held out."""
 
 

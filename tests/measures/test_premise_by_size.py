@@ -63,8 +63,8 @@ def test_the_figure_has_all_sizes_and_the_published_model(measure, monkeypatch):
     data = drawn.collect(measure)
     assert data[data["what"] == "up, limit, published"]["value"].tolist() == pytest.approx([75, 50, 25])
     budget = data[data["panel"] == "by budget"].set_index(["what", "x"])["value"]
-    assert budget["width 128", 1_024_000] == pytest.approx(60 - 4)
-    assert budget["width 32", 256_000] == pytest.approx(90 - 4)
+    assert budget["width 128", 819_200] == pytest.approx(60 - 4)
+    assert budget["width 32", 204_800] == pytest.approx(90 - 4)
     figure = drawn.draw(data, measure)
     named = {text.get_text() for text in figure.axes[0].get_legend().get_texts()}
     assert named == {"width 32", "width 64", "width 128", "SmolLM2-135M, 4 bits"}
