@@ -50,7 +50,8 @@ def test_no_module_that_nothing_reaches():
     roots = ["stemrepro.cli", "stemrepro.training.train", *scores]
     roots += [*(name.partition(":")[0] for name in MEASURES.values()), *map(module_of, FFNS)]
     roots += map(memory_module, MEMORIES)
-    roots += [f"stemrepro.published.{study}" for study in ("rows", "sizes", "premise", "edits", "scoreboard")]
+    studies = ("rows", "sizes", "premise", "edits", "scoreboard", "spread", "capacity")
+    roots += [f"stemrepro.published.{study}" for study in studies]
     lost = {*PACKAGE.rglob("*.py")} - {*files([*roots, *ROOT.glob("analysis/*.py")])}
     exported = {*PACKAGE.glob("convert/huggingface/*.py")}  # copied into other folders, and run there
     assert lost - exported == {*map(file_of, NAMED)}

