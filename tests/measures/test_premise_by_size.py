@@ -67,4 +67,4 @@ def test_the_figure_has_all_sizes_and_the_published_model(measure, monkeypatch):
     assert budget["width 32", 204_800] == pytest.approx(90 - 4)
     figure = drawn.draw(data, measure)
     named = {text.get_text() for text in figure.axes[0].get_legend().get_texts()}
-    assert named == {"width 32", "width 64", "width 128", "SmolLM2-135M, 4 bits"}
+    assert named == {"width 32", "width 64", "width 128", "SmolLM2-135M-Instruct, 4 bits"}
