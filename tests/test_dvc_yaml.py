@@ -49,7 +49,8 @@ def test_the_studies_are_all_other_scales_of_the_page(catalog):
     shown = {name for name, scale in catalog.scales.items() if scale.scoreboard == "results"} - {"laptop"}
     assert {recipe: name for name in shown for recipe in catalog.at(name).recipes} == figures
     read = {name: measure_class(catalog.recipes[name].measure).study for name in figures}
-    assert {name: study for name, study in read.items() if study} == models
+    published = {name for name, at in figures.items() if catalog.scale(at).published}
+    assert {name: study for name, study in read.items() if name in published} == models
     shown = {name for name in shown if catalog.scale(name).published is None}
     assert studies.keys() == shown | {"smoke"}
     assert scales == {name: catalog.scale(name).data for name in shown | {"smoke", "start"}}
@@ -87,7 +88,8 @@ def test_a_stage_waits_for_all_code_that_it_runs(file, name):
         assert (file, name) in {("studies/dvc.yaml", "report"), ("dvc.yaml", "study")}
         return
     deps = [ROOT / path for path in stage.get("do", stage)["deps"]]
-    files_of_code = [path for path in files(MODULES[name], DECIDE_NOTHING) if path.name != "__init__.py"]
+    own = ("stemrepro.published.sizes",) if (file, name) == ("studies/dvc.yaml", "score") else ()  # of the scale sizes
+    files_of_code = [path for path in files((*MODULES[name], *own), DECIDE_NOTHING) if path.name != "__init__.py"]
     assert len(files_of_code) > 2
     assert [path for path in files_of_code if not any(path.is_relative_to(dep) for dep in deps)] == []
 

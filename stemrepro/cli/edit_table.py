@@ -8,45 +8,55 @@ from rich.table import Table
 from stemrepro.evaluation.edit_session import Answer, EditResult
 
 BAR = 12
+MOST = 8
+"""Layers that are shown one by one."""
+DENSE = (
+    "At the name's places up-projections give what they give in the target's own prompt; a row is the mean of that "
+    "over a text. STEM leaves the first layer dense, and replaces others alone. No model here was trained as STEM."
+)
 
 
-def _bar(share: float, colour: str) -> str:
-    filled = round(BAR * share)
-    return f"[{colour}]{'█' * filled}[/{colour}]{'·' * (BAR - filled)} {100 * share:5.1f}%"
+def _bar(share: float, colour: str, width: int = BAR) -> str:
+    filled = round(width * share)
+    return f"[{colour}]{'█' * filled}[/{colour}]{'·' * (width - filled)} {100 * share:5.1f}%"
 
 
-def _column(answer: Answer, colour: str) -> str:
-    lines = [f"{_bar(share, colour)} {escape(word.strip() or repr(word))}" for word, share in answer.top]
+def _column(answer: Answer, colour: str, width: int) -> str:
+    lines = [f"{_bar(share, colour, width)} {escape(word.strip() or repr(word))}" for word, share in answer.top]
     return "\n".join([*lines, "", f"[italic]{escape(answer.continuation.strip())}[/italic]"])
 
 
 def show(result: EditResult, prompt: str, source: str, target: str, console: Console) -> None:
     """Print an edit; without colour where the console has none."""
+    sides = {f"{source} (before)": (result.before, "blue")}
+    if result.first:
+        sides[f"{source}, {target}'s W_u x in the first layer alone"] = (result.first, "red")
+        sides[f"{source}, {target}'s W_u x in all other layers"] = (result.edited, "red")
+    else:
+        sides[f"{source}, reading {target}'s rows"] = (result.edited, "red")
+    sides[f"{target} (its own prompt)"] = (result.aim, "green")
     table = Table(box=box.SIMPLE, expand=True, padding=(0, 1))
-    heads = {
-        f"{source} (before)": "blue",
-        f"{source}, reading {target}'s rows": "red",
-        f"{target} (its own prompt)": "green",
-    }
-    for head in heads:
+    for head in sides:
         table.add_column(head, ratio=1, overflow="fold")
-    sides = zip((result.before, result.edited, result.aim), heads.values(), strict=True)
-    table.add_row(*(_column(answer, colour) for answer, colour in sides))
+    width = BAR if len(sides) == 3 else BAR // 2
+    table.add_row(*(_column(*side, width) for side in sides.values()))
     console.print(
         f'"[bold]{escape(prompt)}[/bold]"  tokens of the names: {result.lengths[0]} and {result.lengths[1]}; '
         f"scheme: {result.scheme}"
     )
     console.print(table)
     old, new = result.before.top[0][0].strip(), result.aim.top[0][0].strip()
-    layers = Table("tables with exchanged rows", f"says '{old}'", f"says '{new}'", box=box.SIMPLE, padding=(0, 1))
+    head = "layers with exchanged W_u x" if result.first else "tables with exchanged rows"
+    layers = Table(head, f"says '{escape(old)}'", f"says '{escape(new)}'", box=box.SIMPLE, padding=(0, 1))
+    most = len(result.by_layer) - 1
     for count, (before, after) in enumerate(result.by_layer):
+        if most > MOST and count & (count - 1) and count < most:
+            continue  # of many layers the powers of two
         layers.add_row(
             "none" if not count else f"lowest {count}" if count > 1 else "lowest",
             _bar(before, "blue"),
             _bar(after, "red"),
         )
     console.print(layers)
-    console.print(
-        "The prompt, its input embeddings and all weights are as before: "
-        "only the rows that tables give at the name's places are exchanged."
-    )
+    console.print("The prompt, its input embeddings and all weights are as before.")
+    console.print(DENSE if result.first else "Only the rows that tables give at the name's places are exchanged.")

@@ -190,6 +190,8 @@ def score(
     from stemrepro.measures.catalog import load
     from stemrepro.pipeline import reproduce
     from stemrepro.pipeline.plan import make_plan
+    from stemrepro.pipeline.steps import do
+    from stemrepro.pipeline.study import run_study_steps
     from stemrepro.pipeline.text import counts, text_steps
 
     catalog = load()
@@ -201,6 +203,8 @@ def score(
             print(f"{name}: {new} of {total} arms were scored now; they are in {SCORES / scale / name}/")
     if kind is None and not runs:
         counts(plan, text_steps(plan)[2]).do()
+        for step in do(run_study_steps(plan, reproduce.studies_of(catalog, catalog.at(scale).recipes))):
+            print(f"study {step.name}: made; it is in {step.home}/")
         reproduce.write_metrics(catalog, scale)
     if kind in (None, "losses"):
         print(losses_of_scores(chosen, SCORES / scale / "losses"))
@@ -209,17 +213,20 @@ def score(
 @app.command()
 def study(
     recipe: Annotated[str, typer.Argument(autocompletion=names.recipes)],
-    scale: Scale = "smollm2",
+    scale: Annotated[
+        str | None, typer.Option(help="a file of recipes/scales/", autocompletion=names.scales, show_default="its own")
+    ] = None,
 ) -> None:
-    """Make the tables that a recipe reads of a published model; a killed command resumes."""
+    """Make the tables that a recipe reads of a published model, or of trained runs; a killed command resumes."""
     from stemrepro.measures.catalog import load
     from stemrepro.pipeline.plan import make_plan
     from stemrepro.pipeline.reproduce import studies_of
-    from stemrepro.pipeline.study import study_steps
+    from stemrepro.pipeline.study import run_study_steps, study_steps
 
     catalog = load()
-    catalog.recipe(recipe)
-    for step in study_steps(make_plan(scale, (), catalog), studies_of(catalog, [recipe])):
+    at = scale or next(iter(catalog.recipe(recipe).scales), "smollm2")
+    plan, studies = make_plan(at, (), catalog), studies_of(catalog, [recipe])
+    for step in [*study_steps(plan, studies), *run_study_steps(plan, studies)]:
         print(f"{step.name}: {'made' if step.do() else 'nothing to do'}", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Commands about one trained run: edit, generate and export."""
+"""Commands about one trained run: edit, of a published model too, generate and export."""
 
 import os
 from pathlib import Path
@@ -8,6 +8,7 @@ import typer
 
 from stemrepro.cli import names
 from stemrepro.cli.base import app
+from stemrepro.common.errors import UserError
 from stemrepro.common.paths import DATA, RESULTS, SCORES
 
 RunFolder = Annotated[Path, typer.Option("--run", help="a run's folder, runs/SCALE/VARIANT/ARM/seedK")]
@@ -20,7 +21,6 @@ Prompt = Annotated[str, typer.Option(help="the text that the model continues")]
 
 @app.command()
 def edit(
-    run: RunFolder,
     source: Annotated[str, typer.Option("--from", help="the name in the prompt")],
     target: Annotated[str, typer.Option("--to", help="the name whose rows are read in its place")],
     prompt: Annotated[str, typer.Option(help="must hold the name; {} means the name")] = "The capital of {} is",
@@ -29,10 +29,18 @@ def edit(
     ] = "auto",
     top: Annotated[int, typer.Option(min=1, help="next tokens to show")] = 4,
     tokens: Annotated[int, typer.Option(min=1, help="of each continuation")] = 12,
+    run: Annotated[Path | None, typer.Option("--run", help="a run's folder, runs/SCALE/VARIANT/ARM/seedK")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="a published model of recipes/models.yaml", autocompletion=names.keys("models")),
+    ] = None,
     trust: Trust = False,
 ) -> None:
     """Read another entity's rows at a name's places, and show the model's output before and after."""
-    names.check_run(run)
+    if (run is None) == (model is None):
+        raise UserError("give a trained run by --run, or a published model by --model; one of the two")
+    if run is not None:
+        names.check_run(run)
     # Models this small gain nothing from more, and lose where others compute.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from rich.console import Console
@@ -40,9 +48,17 @@ def edit(
     from stemrepro.cli.edit_table import show
     from stemrepro.evaluation.edit_session import EditSession
 
-    text = prompt.replace("{}", source)
-    result = EditSession(run, DATA, trust).edit(text, source, target, scheme, top, tokens)
-    show(result, text, source, target, Console())
+    console, text = Console(), prompt.replace("{}", source)
+    if model is not None:
+        from stemrepro.published.models import load
+        from stemrepro.published.session import PublishedSession
+
+        published = load(model)
+        console.print(f"{published.label}; as it was published, nothing is trained")
+        session: EditSession = PublishedSession(published)
+    else:
+        session = EditSession(run, DATA, trust)
+    show(session.edit(text, source, target, scheme, top, tokens), text, source, target, console)
 
 
 @app.command()

@@ -38,9 +38,12 @@ class EditResult:
     """An edit, with the answers before it and to the target's own prompt.
 
     Attributes:
-        before, edited, aim: answers to the prompt, to the edited prompt, and to the same prompt with the target's name.
+        before, aim: answers to the prompt, and to the same prompt with the target's name.
+        edited: answer to the edited prompt.
+        first: of a dense model, of which all layers but the first are edited, the answer where the first alone is.
         by_layer: two probabilities for each number of lowest tables that read the target's rows, from none to all. The
-            first is of the model's first choice before the edit, the second of its first choice for the target.
+            first is of the model's first choice before the edit, the second of its first choice for the target. In a
+            dense model the first layer counts.
         scheme: how the target's rows were dealt out.
         lengths: tokens of the two names.
     """
@@ -49,6 +52,7 @@ class EditResult:
     edited: Answer
     aim: Answer
     by_layer: tuple[tuple[float, float], ...]
+    first: Answer | None
     scheme: str
     lengths: tuple[int, int]
 
@@ -105,7 +109,7 @@ class EditSession:
     def edit(
         self, prompt: str, source: str, target: str, scheme: str = "auto", top: int = 4, count: int = 24
     ) -> EditResult:
-        """Read the target's rows at the source's positions.
+        """Read the target's rows at the source's positions; in a dense model W_u x of the target's own prompt.
 
         Raises:
             UserError: a name that the run doesn't know or the prompt doesn't hold, a model that reads no rows, or a
@@ -121,6 +125,9 @@ class EditSession:
         tables = patched_modules(self.model)
         if not tables:
             raise UserError("this run's model has neither tables nor up-projections whose output could be exchanged")
+        ups = [block.ffn.up for block in self.model.blocks if hasattr(block.ffn, "up")]
+        if dense := tables[0] in ups:  # STEM leaves the first layer as it is
+            tables = ups
         if scheme not in SCHEMES:
             raise unknown("scheme", scheme, SCHEMES, "stemrepro/evaluation/editing.py")
         try:
@@ -133,7 +140,8 @@ class EditSession:
         doses = [self._next(question, (tables[:k], kept[:k], weights) if k else ()) for k in range(len(tables) + 1)]
         return EditResult(
             before=self._answer(question, top, count),
-            edited=self._answer(question, top, count, (tables, kept, weights)),
+            edited=self._answer(question, top, count, (tables[dense:], kept[dense:], weights)),
+            first=self._answer(question, top, count, (tables[:1], kept[:1], weights)) if dense else None,
             aim=self._answer(aim, top, count),
             by_layer=tuple((float(dose[old]), float(dose[new])) for dose in doses),
             scheme=scheme,

@@ -19,6 +19,7 @@ MEASURES = {
     "offload": "stemrepro.measures.offload:Offload",
     "reasoning": "stemrepro.measures.reasoning:Reasoning",
     "premise": "stemrepro.measures.premise:Premise",
+    "premise-by-size": "stemrepro.measures.premise_by_size:PremiseBySize",
     "recall": "stemrepro.measures.recall:Recall",
     "retrofit": "stemrepro.measures.retrofit:Retrofit",
     "rivals": "stemrepro.measures.rivals:Rivals",

@@ -117,7 +117,7 @@ class Measure:
     reads_text: ClassVar[bool] = False
     """Does it also read what was counted in the text alone?"""
     study: ClassVar[str] = ""
-    """The study of a published model whose tables it reads, a module of stemrepro.published."""
+    """The study of a published model or of the scale's runs whose tables it reads, a module of stemrepro.published."""
     over: ClassVar[str] = ""
     """What its intervals are over, where it has neither arms nor seeds."""
     arms: Mapping = MappingProxyType({})

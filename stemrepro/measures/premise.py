@@ -23,6 +23,14 @@ HALF = 50.0
 OVER = "sequences"
 
 
+def layers_named(name: str, depth: int) -> list[int]:
+    """Return the layers of a set: those that an arm replaces, or the first or the last third of all."""
+    if name in ("early", "late"):
+        third = depth // 3
+        return list(range(third) if name == "early" else range(depth - third, depth))
+    return list(layers_of(name, depth))
+
+
 class Premise(Measure):
     """Shares of variance that rows explain, and what reading them costs."""
 
@@ -45,11 +53,8 @@ class Premise(Measure):
         return int(self.shares["layer"].max()) + 1
 
     def layers(self, name: str) -> list[int]:
-        """Return the layers of a set: those that an arm replaces, or the first or the last third of all."""
-        if name in ("early", "late"):
-            third = self.depth // 3
-            return list(range(third) if name == "early" else range(self.depth - third, self.depth))
-        return list(layers_of(name, self.depth))
+        """Return the layers of a set."""
+        return layers_named(name, self.depth)
 
     def explained(self, what: str, address: str, budget: int | None = None) -> np.ndarray:
         """Return sums of squares around the mean and around a row, by layer and sequence [2, layers, n]."""

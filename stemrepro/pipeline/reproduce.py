@@ -15,8 +15,8 @@ from stemrepro.measures.base import measure_class, scores_of
 from stemrepro.pipeline.plan import Plan, make_plan
 from stemrepro.pipeline.runs import asked_runs, train
 from stemrepro.pipeline.score import evaluate
-from stemrepro.pipeline.steps import Step
-from stemrepro.pipeline.study import study_steps
+from stemrepro.pipeline.steps import Step, do
+from stemrepro.pipeline.study import run_study_steps, study_steps
 from stemrepro.pipeline.text import counts, text_steps
 from stemrepro.report.page_parts import folder_of, scales_of
 
@@ -25,7 +25,7 @@ RECORDS = ("arms", "variants", "paper", "shapes")
 
 
 def studies_of(catalog: Catalog, recipes: Iterable[str]) -> list[str]:
-    """Return the studies of a published model that recipes read."""
+    """Return the studies that recipes read."""
     found = (measure_class(catalog.recipes[name].measure).study for name in recipes)
     return [study for study in dict.fromkeys(found) if study]
 
@@ -127,6 +127,7 @@ def reproduce(
     if Path("text") in read and counts(plan, text[2]).do():
         made.append("counts")
     scored = score(plan, plan.runs, SCORE_KINDS)
+    made += [step.name for step in do(run_study_steps(plan, studies_of(catalog, names)))]
     lines = [f"{kind} {new} of {total}" for kind, (new, total) in scored.items() if total]
     tell(f"score: {', '.join(lines) or 'no'} arms")
     figures = [figure(catalog, scale, name) for name in names]

@@ -1,4 +1,4 @@
-"""Studies of a published model: steps that make the tables which measures read of it."""
+"""Studies of a published model, or of a scale's own runs: steps that make the tables which measures read of them."""
 
 import pkgutil
 import shutil
@@ -8,6 +8,8 @@ from pathlib import Path
 from stemrepro.common.files import atomic_write, sha256
 from stemrepro.common.paths import DATA, RECIPES, SCORES
 from stemrepro.pipeline.plan import Plan
+from stemrepro.pipeline.runs import runs_of
+from stemrepro.pipeline.score import weights_hash
 from stemrepro.pipeline.steps import Step
 from stemrepro.pipeline.text import text_of_mix
 
@@ -50,3 +52,13 @@ def study_steps(plan: Plan, names: Iterable[str]) -> list[Step]:
         studies[name] = _step(name, about, after, SCORES / plan.name / name, (model, corpus, rows))
     steps = list(studies.values())
     return steps if all(step.done() for step in steps) else [*text, averaged, *steps]
+
+
+def run_study_steps(plan: Plan, names: Iterable[str]) -> list[Step]:
+    """Return the steps of studies of a scale's own runs, which are trained before; none of a published model."""
+    names = list(names)
+    if not names or plan.scale.published:
+        return []
+    runs = runs_of(plan)
+    about = [[str(run), run.data_hash, run.diverged, weights_hash(run)] for run in runs]
+    return [_step(name, about, (), SCORES / plan.name / name, (runs,)) for name in names]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stemrepro.pipeline.plan import make_plan
-from stemrepro.pipeline.study import KEY, study_steps
+from stemrepro.pipeline.study import KEY, run_study_steps, study_steps
 from tests.conftest import ROOT
 
 
@@ -49,5 +49,18 @@ def test_committed_tables_are_those_of_todays_code(catalog, monkeypatch):
     assert [step.name for step in steps] == ["premise", "edits"]
 
 
-def test_a_scale_that_trains_has_no_studies(catalog):
-    assert study_steps(make_plan("smoke", (), catalog), ["premise"]) == []
+def test_a_scale_that_trains_has_studies_of_its_runs_alone(catalog, plan, make_run, monkeypatch):
+    """They are done again where the weights are others."""
+    trained, run = make_plan("sizes", (), catalog), make_run("dense")
+    assert study_steps(trained, ["sizes"]) == run_study_steps(plan, ["sizes"]) == []
+    assert run_study_steps(trained, []) == []
+    monkeypatch.setattr("stemrepro.pipeline.study.runs_of", lambda _: [run])
+    monkeypatch.setattr(pkgutil, "resolve_name", lambda _: lambda runs, out: (out / f"{len(runs)}").touch())
+    run.folder.mkdir(parents=True)
+    for weights in (b"one", b"two"):
+        run.weights.write_bytes(weights)
+        (step,) = run_study_steps(trained, ["sizes"])
+        assert not step.done()
+        assert step.do()
+        assert (step.home, step.done()) == (Path("scores/sizes/sizes"), True)
+        assert (step.home / "1").exists()

@@ -1,0 +1,75 @@
+"""How much of W_u x the token alone tells in dense models of 0.14M to 135M parameters, by depth, size and training."""
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from stemrepro.config.address import MAIN
+from stemrepro.measures.premise import WHAT
+from stemrepro.measures.premise_by_size import PremiseBySize
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import HUES, PLAIN, SMALLEST, error_bars, sheet
+from stemrepro.verdicts.contrast import Contrast
+
+HUE = {32: "orange", 64: "green", 128: "blue"}
+MARKER = {32: "D", 64: "o", 128: "^"}
+
+
+def collect(measure: PremiseBySize) -> pd.DataFrame:
+    """Return shares by depth at each size and budget, those of the published model, and means over layers by budget."""
+    rows, last = [], measure.depth - 1
+    for variant in (MAIN, *measure.inputs.recipe.variants):
+        at = measure.inputs.catalog.variant(variant).at(measure.inputs.scale)
+        width, tokens = at.model.width, at.training.tokens
+        for what in ("up", "gate"):
+            for address in ("token", "limit"):
+                for layer, shares in enumerate(measure.explained(variant, WHAT[what], address)):
+                    about = f"{what}, {address}, width {width}, {tokens:,} tokens"
+                    rows.append(mean_row("depth", about, layer / last, Contrast(shares)))
+        share = Contrast(measure.share(variant, WHAT["up"], "full"))
+        rows.append(mean_row("by budget", f"width {width}", tokens, share))
+    for layer, share in enumerate(measure.published):
+        about = {"panel": "depth", "what": "up, limit, published", "x": layer / (len(measure.published) - 1)}
+        rows.append(about | {"value": share})
+    return pd.DataFrame(rows)
+
+
+def draw_depth(axes: Axes, data: pd.DataFrame, tokens: str) -> None:
+    """Draw shares against relative depth."""
+    for width, hue in HUE.items():
+        rows = data[(data["panel"] == "depth") & (data["what"] == f"up, limit, width {width}, {tokens} tokens")]
+        axes.errorbar(
+            rows["x"].astype(float), rows["value"], yerr=error_bars(rows), color=HUES[hue], marker=MARKER[width], ms=4,
+            lw=1, label=f"width {width}",
+        )  # fmt: skip
+    rows = data[data["what"] == "up, limit, published"]
+    axes.plot(rows["x"].astype(float), rows["value"], color="black", lw=1, label="SmolLM2-135M-Instruct, 4 bits")
+    axes.axhline(50, color=PLAIN, lw=0.8, ls=":")
+    axes.set_ylim(0, 100)
+    axes.set(xlabel="layer, from the first (0) to the last (1)", ylabel="share of $W_u x$ that\nthe token explains (%)")
+    axes.legend(fontsize=SMALLEST)
+
+
+def draw_budget(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw means over all layers but the first against the tokens of training."""
+    for width, hue in HUE.items():
+        rows = data[(data["panel"] == "by budget") & (data["what"] == f"width {width}")]
+        rows = rows.assign(x=rows["x"].astype(float)).sort_values("x")
+        axes.errorbar(
+            rows["x"] / 1e6, rows["value"], yerr=error_bars(rows), color=HUES[hue], marker=MARKER[width], ms=5,
+            label=f"width {width}",
+        )  # fmt: skip
+    axes.set_xscale("log", base=2)
+    ticks = sorted(data[data["panel"] == "by budget"]["x"].astype(float).unique() / 1e6)
+    axes.set_xticks(ticks, [f"{tick:.2g}" for tick in ticks])
+    axes.set_ylim(0, 100)
+    axes.set(xlabel="million tokens of training", ylabel="the same, mean of\nall layers but the first (%)")
+    axes.legend(fontsize=SMALLEST)
+
+
+def draw(data: pd.DataFrame, measure: PremiseBySize) -> Figure:
+    """Draw two panels."""
+    figure, grid = sheet("ab", 3.0, {"a": "What the token explains, by depth", "b": "More training"})
+    draw_depth(grid["a"], data, f"{measure.inputs.scale.training.tokens:,}")
+    draw_budget(grid["b"], data)
+    return figure

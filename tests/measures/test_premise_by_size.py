@@ -1,0 +1,70 @@
+"""Shares by size and budget from a made-up table, against closed forms; the figure."""
+
+import importlib.util
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from stemrepro.common.errors import UserError
+from stemrepro.measures.inputs import Inputs
+from stemrepro.measures.premise import WHAT
+from stemrepro.measures.premise_by_size import PremiseBySize
+from tests.conftest import ROOT
+
+LEVEL = {"main": 80, "quarter": 90, "double": 70, "double-quarter": 85, "fourfold": 60, "fourfold-quarter": 75}
+NOISE = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
+
+
+@pytest.fixture
+def measure(catalog, tmp_path):
+    """A token explains LEVEL% of W_u x in layer 1 and 2 points less in each further one, and half of that of W_g x."""
+    folder = tmp_path / "sizes"
+    (folder / "sizes").mkdir(parents=True)
+    rows = [
+        {"variant": variant, "seed": seed, "layer": layer, "what": what, "address": address, "total": 10.0,
+         "left": 10 * (1 - (level + noise - 2 * (layer - 1)) * (1 if what == "W_u x" else 0.5) / 100)}
+        for variant, level in LEVEL.items() for seed, noise in enumerate(NOISE) for layer in range(6)
+        for what in (WHAT["up"], WHAT["gate"]) for address in ("token", "limit")
+    ]  # fmt: skip
+    pd.DataFrame(rows).sample(frac=1, random_state=0).to_parquet(folder / "sizes/shares.parquet")
+    return PremiseBySize(Inputs("premise_by_size", catalog, "sizes", folder))
+
+
+def test_shares_are_means_over_layers_by_seed(measure):
+    half = measure.contrast("dense", "dense", "explained:up:third@fourfold")  # layers 1 and 4
+    assert half.differences == pytest.approx(60 + NOISE - 3 - 50)
+    assert measure.contrast("dense", "dense", "explained:gate:full").mean == pytest.approx((80 - 4) / 2 - 50)
+    lost = measure.contrast("dense", "dense", "lost:up:full@fourfold-quarter>fourfold")
+    assert (lost.mean, lost.paired) == (pytest.approx(15), False)
+    error = np.sqrt(2 * np.var(NOISE, ddof=1) / 5)
+    wanted = 15 + stats.t.ppf([0.005, 0.995], 8) * error
+    assert lost.interval(0.01) == pytest.approx(wanted)
+    assert measure.contrast("dense", "dense", "lost:up:full@main>fourfold").mean == pytest.approx(20)
+    with pytest.raises(UserError, match=r"shares\.parquet"):
+        measure.explained("width-16")
+
+
+def test_the_figure_has_all_sizes_and_the_published_model(measure, monkeypatch):
+    mpl.rcdefaults()
+    premise = measure.inputs.folder.parent / "smollm2/premise"
+    premise.mkdir(parents=True)
+    assert measure.published == []
+    del measure.published
+    about = {"budget": 9, "what": WHAT["up"], "address": "limit", "source": "plays", "total": 4.0}
+    shares = [about | {"layer": layer, "sequence": n, "left": 1.0 + layer} for layer in range(3) for n in range(4)]
+    pd.DataFrame(shares).to_parquet(premise / "shares-9.parquet")
+    pd.DataFrame({"layer": [0]}).to_parquet(premise / "costs.parquet")
+    spec = importlib.util.spec_from_file_location("drawn", ROOT / "analysis/premise_by_size.py")
+    drawn = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(drawn)
+    data = drawn.collect(measure)
+    assert data[data["what"] == "up, limit, published"]["value"].tolist() == pytest.approx([75, 50, 25])
+    budget = data[data["panel"] == "by budget"].set_index(["what", "x"])["value"]
+    assert budget["width 128", 819_200] == pytest.approx(60 - 4)
+    assert budget["width 32", 204_800] == pytest.approx(90 - 4)
+    figure = drawn.draw(data, measure)
+    named = {text.get_text() for text in figure.axes[0].get_legend().get_texts()}
+    assert named == {"width 32", "width 64", "width 128", "SmolLM2-135M-Instruct, 4 bits"}
