@@ -69,6 +69,6 @@ def test_every_recipe_is_run_at_a_smoke_scale(catalog):
     drawn_elsewhere = {"token_ladder", "size_ladder", "leaderboard", "gpu_width"}  # other tests draw them
     too_large = {"pretraining_350m", "pretraining_1b"}  # the paper's own sizes; their runs begin in tests/distributed
     published = {  # tests/published has a tiny model
-        "premise", "model_editing", "model_scoreboard", "model_spread", "model_capacity",
+        "premise", "model_editing", "model_scoreboard", "model_spread", "model_capacity", "serving",
     }  # fmt: skip
     assert catalog.recipes.keys() - smoke == drawn_elsewhere | too_large | published
