@@ -82,7 +82,7 @@ def draw_file(axes: Axes, data: pd.DataFrame) -> None:
         for batch, hollow in ((1, False), (16, True)):
             for place, arm in enumerate(FILES):
                 rows = _panel(data, f"file, decode, {kind}", arm, f"{batch} x {FIRST[1]}")
-                colour, at = HUES[HUE[kind]], place + (0.1 if kind == KINDS[1] else -0.1)
+                colour, at = HUES[HUE[kind]], place + 0.2 * (kind == KINDS[1]) + 0.08 * hollow - 0.14
                 axes.errorbar(
                     [at] * len(rows), rows["value"], yerr=error_bars(rows), color=colour, marker=marker, ms=5,
                     ls="none", mfc="white" if hollow else colour, label=f"{kind}, {batch}" if not place else None,
@@ -121,6 +121,7 @@ def draw(data: pd.DataFrame, measure: Serving) -> Figure:
     draw_bound(grid["c"], data)
     about = data[data["panel"] == "machine"].iloc[0]
     machine, count = about["what"].split(" [")[0], int(about["value"])
-    words = f"Decoding on {machine}, {count} threads, {about['x'][:10]}; contexts of 128 tokens in a and b"
+    on = f"{machine}, {count} threads, {about['x'][:10]}"
+    words = f"SmolLM2-135M-Instruct, quantised to 4 bits and unpacked, decodes on {on}; after 128 tokens in a, b"
     figure.suptitle(words, fontsize=SMALLEST, color=PLAIN)
     return figure
