@@ -45,7 +45,8 @@ from stemrepro.published.texts import sequences, write_parquet
 THREADS = 2
 TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 BATCHES, CONTEXTS = (1, 4, 16), (128, 2048)
-ROUNDS = {("decode", 128): 12, ("decode", 2048): 6, ("prefill", 128): 6, ("prefill", 2048): 4}
+ROUNDS, FEW = 12, 3
+"""Rounds of decoding one sequence after the shortest context, which claims are about, and of all else."""
 STEPS = {128: 8, 2048: 4}
 """Tokens that each sequence decodes in a round."""
 LONGEST = 2048
@@ -53,7 +54,8 @@ LONGEST = 2048
 MOST = 12e9
 """Bytes that a part may take."""
 IN_A_FILE = ("warm", "warm-ahead", "cold", "cold-ahead")
-"""Arms whose rows lie in a file; a longer context reads no more of them, so that the shortest one tells all."""
+"""Arms whose rows lie in a file. They take part in decoding after the shortest context, as a longer one reads no more
+rows, and in one sequence's prefill of it."""
 MATRIX = 2**26
 """Elements of the matrix of a plain product, many times a cache."""
 
@@ -71,6 +73,12 @@ class Part:
     def name(self) -> str:
         """Its file, without an ending."""
         return f"{self.phase}-{self.kind}-{self.batch}-{self.context}"
+
+    @property
+    def rounds(self) -> range:
+        """Numbers of its rounds; one below 0 is a warm-up, which a prefill has in the decoding before it."""
+        most = ROUNDS if (self.phase, self.batch, self.context) == ("decode", 1, min(CONTEXTS)) else FEW
+        return range(-(self.phase == "decode"), most)
 
     @property
     def passes(self) -> int:
@@ -244,7 +252,7 @@ def timed(part: Part, turns: Mapping[str, Turn], past: Cache, text: Tensor) -> p
     """
     out, length = [], part.passes + 1 if part.phase == "decode" else part.context
     read = dict.fromkeys(turns, (0, 0, 0))
-    for number in track(range(-1, ROUNDS[part.phase, part.context]), part.name):  # the first is a warm-up
+    for number in track(part.rounds, part.name):
         first = (number + 1) * part.batch * length
         tokens = text[torch.arange(first, first + part.batch * length) % len(text)].view(part.batch, length)
         for arm in random.Random(number).sample(list(turns), len(turns)):
@@ -289,7 +297,8 @@ def _turns(name: str, model: Model, tables: Mapping[int, Tensor], mapped: Mapped
 def _times(part: Part, turns: Mapping[str, Turn], model: Model, text: Tensor) -> pd.DataFrame:
     past = Cache(model.decoder.config.layers)
     model.decoder.hidden(text[None, : part.context], past)
-    near = {name: turn for name, turn in turns.items() if part.context == min(CONTEXTS) or name not in IN_A_FILE}
+    short = part.context == min(CONTEXTS) and (part.phase == "decode" or part.batch == 1)
+    near = {name: turn for name, turn in turns.items() if short or name not in IN_A_FILE}
     return timed(part, near, past, text)
 
 
