@@ -50,7 +50,7 @@ def test_no_module_that_nothing_reaches():
     roots = ["stemrepro.cli", "stemrepro.training.train", *scores]
     roots += [*(name.partition(":")[0] for name in MEASURES.values()), *map(module_of, FFNS)]
     roots += map(memory_module, MEMORIES)
-    studies = ("rows", "sizes", "premise", "edits", "scoreboard", "spread", "capacity", "conversion")
+    studies = ("rows", "sizes", "premise", "edits", "scoreboard", "spread", "capacity", "conversion", "serving")
     roots += [f"stemrepro.published.{study}" for study in studies]
     lost = {*PACKAGE.rglob("*.py")} - {*files([*roots, *ROOT.glob("analysis/*.py")])}
     exported = {*PACKAGE.glob("convert/huggingface/*.py")}  # copied into other folders, and run there

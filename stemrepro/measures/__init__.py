@@ -24,6 +24,7 @@ MEASURES = {
     "retrofit": "stemrepro.measures.retrofit:Retrofit",
     "rivals": "stemrepro.measures.rivals:Rivals",
     "roi": "stemrepro.measures.roi:TrainingRoi",
+    "serving": "stemrepro.measures.serving:Serving",
     "sizes": "stemrepro.measures.sizes:Sizes",
     "stability": "stemrepro.measures.stability:Stability",
     "tables": "stemrepro.measures.tables:Tables",

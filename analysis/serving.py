@@ -1,0 +1,127 @@
+"""How long a token takes with tables, over dense's time, against the bytes that it reads; tables in a mapped file;
+dense against Hugging Face's generate and a plain product. SmolLM2-135M-Instruct, quantised to 4 bits, on one machine.
+"""
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from stemrepro.measures.serving import KINDS, Serving
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import HUES, PLAIN, SMALLEST, error_bars, sheet
+from stemrepro.verdicts.contrast import Unmeasured
+
+PLACEMENTS = {"third": "1/3", "half": "1/2", "full": "full"}
+FILES = {
+    "warm": "warm", "warm-ahead": "warm,\nasked ahead", "cold": "cold", "cold-ahead": "cold,\nasked ahead",
+}  # fmt: skip
+DENSE = {"dense": ("dense, here", "black", "o"), "hugging-face": ("Hugging Face", "blue", "^"),
+         "product": ("product, width 576", "grey", "s")}  # fmt: skip
+HUE = {"float32": "orange", "bfloat16": "green"}
+FIRST = (1, 128)
+"""Sequences and tokens of context that most of the panels are about."""
+
+
+def collect(measure: Serving) -> pd.DataFrame:
+    """Return times over dense's, over those with tables in memory, rates over a plain product's, and the machine."""
+    rows = []
+    for phase, kind, batch, context in sorted(measure.parts):
+        part, x = (phase, kind, batch, context), f"{batch} x {context}"
+        present = set(measure.parts[part]["arm"])
+        for arm in sorted(present - {"dense", "product", "bandwidth"}):
+            try:
+                rows.append(mean_row(f"{phase}, {kind}", arm, x, measure.times_as_long(arm, "dense", *part)))
+                if arm in FILES:
+                    rows.append(mean_row(f"file, {phase}, {kind}", arm, x, measure.times_as_long(arm, "full", *part)))
+            except Unmeasured:  # a file that lies in memory
+                continue
+        median = measure.parts[part].groupby("arm")["seconds"].median()
+        tokens = batch * (context if phase == "prefill" else 1)
+        for arm in sorted(present - {"product", "bandwidth"}):
+            rows.append(
+                {"panel": f"tokens a second, {phase}, {kind}", "what": arm, "x": x, "value": tokens / median[arm]}
+            )
+        if phase == "decode":
+            for arm in PLACEMENTS:
+                share = 100 * measure.bytes_of(arm, *part[1:]) / measure.bytes_of("dense", *part[1:])
+                rows.append({"panel": f"bytes, {kind}", "what": arm, "x": x, "value": share})
+            for arm in (arm for arm in DENSE if arm in present):
+                rows.append(mean_row(f"bound, {kind}", arm, x, measure.reaches(arm, "bandwidth", *part[1:])))
+    about = measure.times.iloc[0]
+    rows.append({"panel": "machine", "what": about["machine"], "x": about["date"], "value": about["threads"]})
+    return pd.DataFrame(rows)
+
+
+def _panel(data: pd.DataFrame, panel: str, what: str, x: str) -> pd.DataFrame:
+    return data[(data["panel"] == panel) & (data["what"] == what) & (data["x"] == x)]
+
+
+def draw_placements(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw the time of a token over dense's by placement and type, and the bytes over dense's."""
+    for shift, kind in zip((-0.15, 0.15), KINDS, strict=True):
+        for place, arm in enumerate(PLACEMENTS):
+            bound = _panel(data, f"bytes, {kind}", arm, "{} x {}".format(*FIRST))
+            axes.plot(place + shift, bound["value"], "_", color="black", ms=14, label="bytes" if not place else None)
+            for batch, marker, offset in ((1, "D", -0.06), (16, "o", 0.06)):
+                rows = _panel(data, f"decode, {kind}", arm, f"{batch} x {FIRST[1]}")
+                axes.errorbar(
+                    [place + shift + offset] * len(rows), rows["value"], yerr=error_bars(rows), color=HUES[HUE[kind]],
+                    marker=marker, ms=5, ls="none", label=f"{kind}, {batch}" if not place else None,
+                )  # fmt: skip
+    axes.axhline(100, color=PLAIN, lw=0.8, ls=":")
+    axes.set_xticks(range(len(PLACEMENTS)), list(PLACEMENTS.values()))
+    axes.set_xlim(-0.5, len(PLACEMENTS) - 0.5)
+    axes.set(xlabel="layers with tables, in memory", ylabel="time of a token\nover dense's (%)")
+    handles = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
+    axes.legend(handles.values(), handles, title="type, sequences")
+
+
+def draw_file(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw the time of a token with a mapped file over that with tables in memory."""
+    for kind, marker in zip(KINDS, ("D", "s"), strict=True):
+        for batch, hollow in ((1, False), (16, True)):
+            for place, arm in enumerate(FILES):
+                rows = _panel(data, f"file, decode, {kind}", arm, f"{batch} x {FIRST[1]}")
+                colour, at = HUES[HUE[kind]], place + 0.2 * (kind == KINDS[1]) + 0.08 * hollow - 0.14
+                axes.errorbar(
+                    [at] * len(rows), rows["value"], yerr=error_bars(rows), color=colour, marker=marker, ms=5,
+                    ls="none", mfc="white" if hollow else colour, label=f"{kind}, {batch}" if not place else None,
+                )  # fmt: skip
+    axes.axhline(100, color=PLAIN, lw=0.8, ls=":")
+    axes.set_xticks(range(len(FILES)), list(FILES.values()), fontsize=SMALLEST)
+    axes.set_xlim(-0.5, len(FILES) - 0.5)
+    axes.set(ylabel="time of a token over that\nwith tables in memory (%)")
+    axes.legend(title="type, sequences")
+
+
+def draw_bound(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw bytes a second over those of a plain product, of dense decoding one sequence."""
+    cases = [(kind, context) for kind in KINDS for context in (128, 2048)]
+    for shift, (arm, (label, hue, marker)) in zip((-0.2, 0, 0.2), DENSE.items(), strict=True):
+        for place, (kind, context) in enumerate(cases):
+            rows = _panel(data, f"bound, {kind}", arm, f"1 x {context}")
+            axes.errorbar(
+                [place + shift] * len(rows), rows["value"], yerr=error_bars(rows), color=HUES[hue], marker=marker, ms=5,
+                ls="none", label=label if not place else None,
+            )  # fmt: skip
+    axes.axhline(100, color=PLAIN, lw=0.8, ls=":")
+    axes.set_xticks(range(len(cases)), [f"{kind}\n{context:,}" for kind, context in cases], fontsize=SMALLEST)
+    axes.set_xlim(-0.5, len(cases) - 0.5)
+    axes.set_ylim(bottom=0)
+    axes.set(xlabel="type, tokens of context", ylabel="bytes a second\nover a plain product's (%)")
+    axes.legend()
+
+
+def draw(data: pd.DataFrame, measure: Serving) -> Figure:
+    """Draw three panels; the title names the machine."""
+    titles = {"a": "STEM against dense", "b": "STEM full, tables in a mapped file", "c": "Dense, one sequence"}
+    figure, grid = sheet("ab;cc", 5.6, titles)
+    draw_placements(grid["a"], data)
+    draw_file(grid["b"], data)
+    draw_bound(grid["c"], data)
+    about = data[data["panel"] == "machine"].iloc[0]
+    machine, count = about["what"].split(" [")[0], int(about["value"])
+    on = f"{machine}, {count} threads, {about['x'][:10]}"
+    words = f"SmolLM2-135M-Instruct, quantised to 4 bits and unpacked, decodes on {on}; after 128 tokens in a, b"
+    figure.suptitle(words, fontsize=SMALLEST, color=PLAIN)
+    return figure
