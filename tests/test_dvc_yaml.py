@@ -73,7 +73,8 @@ MODULES = {
     "analyse": ("stemrepro.report.analyse", *(name.partition(":")[0] for name in MEASURES.values())),
     "report": ("stemrepro.report.pages",),
     "study": tuple(
-        f"stemrepro.published.{study}" for study in ("premise", "edits", "scoreboard", "spread", "capacity", "conversion")
+        f"stemrepro.published.{study}"
+        for study in ("premise", "edits", "scoreboard", "spread", "capacity", "conversion", "serving")
     ),
 }
 """What the command of a stage runs."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -149,29 +150,29 @@ def means(model: Decoder, tokens: np.ndarray, pairs: np.ndarray, addresses: int)
 
 
 def added(files: Sequence[Path]) -> Means:
-    """Return the means over several texts together, of the files of each, which are read one at a time."""
-    total: Means | None = None
-    for file in files:
-        part = Means.load(file)
-        total = part if total is None else _sum(total, part)
-    if total is None:
-        raise ValueError("there are no files to add")
-    return total
-
-
-def _sum(one: Means, other: Means) -> Means:
-    index = torch.full_like(one.index, -1)
-    seen = torch.maximum(one.index, other.index).ge(0).nonzero().flatten()
-    index[seen] = torch.arange(len(seen), dtype=torch.int32)
-    layers, tokens, width = len(one.read), int((seen < one.vocab).sum()), one.read.shape[-1]
-    counts = torch.zeros(len(seen))
-    read, gave = torch.zeros(layers, len(seen), width), torch.zeros(layers, tokens, width)
-    for part in (one, other):
-        places = index[part.index.ge(0).nonzero().flatten()].long()
-        counts[places] += part.counts
-        read[:, places] += part.read * part.counts[:, None]
-        gave[:, places[: part.tokens]] += part.gave * part.counts[: part.tokens, None]
-    return Means(index, counts, read / counts[:, None], gave / counts[:tokens, None], one.vocab)
+    """Return the means over several texts together, of the files of each; a layer of one file is read at a time."""
+    with ExitStack() as stack:
+        parts = [stack.enter_context(safe_open(file, "pt")) for file in files]
+        held = [{name: part.get_tensor(name) for name in ("index", "counts", "vocab")} for part in parts]
+        seen = torch.stack([each["index"] for each in held]).amax(dim=0).ge(0).nonzero().flatten()
+        index = torch.full_like(held[0]["index"], -1)
+        index[seen] = torch.arange(len(seen), dtype=torch.int32)
+        places = [index[each["index"].ge(0).nonzero().flatten()].long() for each in held]
+        counts = torch.zeros(len(seen))
+        for each, at in zip(held, places, strict=True):
+            counts[at] += each["counts"]
+        vocab = held[0]["vocab"]
+        tables = {}
+        for name, rows in (("read", len(seen)), ("gave", int((seen < vocab).sum()))):
+            layers, _, width = parts[0].get_slice(name).get_shape()
+            tables[name] = torch.zeros(layers, rows, width)
+            for part, each, at in zip(parts, held, places, strict=True):
+                stored = part.get_slice(name)
+                for layer in range(layers):
+                    given = stored[layer].float()
+                    tables[name][layer, at[: len(given)]] += given * each["counts"][: len(given), None]
+            tables[name] /= counts[:rows, None]
+    return Means(index, counts, **tables, vocab=vocab)
 
 
 def paired(tokens: np.ndarray, known: np.ndarray, vocab: int) -> np.ndarray:
