@@ -22,7 +22,7 @@ from stemrepro.published.converted import convert, rows_of
 from stemrepro.published.models import Model, load
 from stemrepro.published.texts import write_parquet
 
-DOCUMENTS = {"speeches": 6, "factbook": 4, "bible": 3, "plays": 3}
+DOCUMENTS = {"speeches": 4, "factbook": 3, "bible": 3, "plays": 3}
 """How many documents of each source are read: the first that are long enough."""
 LENGTHS = (128, 512, 2048, 8192)
 """Tokens of which the distinct ones are counted, from a document's first on."""

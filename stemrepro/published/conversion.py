@@ -25,7 +25,7 @@ from stemrepro.published.models import Model, load
 from stemrepro.published.rows import TRAIN, changed, constant
 from stemrepro.published.texts import sequences, write_parquet
 
-HELD_OUT, TUNE = dict.fromkeys(TRAIN, 4), dict.fromkeys(TRAIN, 2)
+HELD_OUT, TUNE = dict.fromkeys(TRAIN, 3), dict.fromkeys(TRAIN, 2)
 """Sequences on which losses are measured, and those on which the prior of rows and the learning rates are compared."""
 PLACEMENTS, FIRST, CONTROLLED = ("third", "half", "full", "early", "late"), (1, 2, 4, 16), ("third", "full")
 """Layers that read rows: named sets, the first after layer 0, and the sets in which controls are read."""
@@ -33,12 +33,12 @@ NEVER = 0.01
 """How many places the prior counts for where it is only to fill in for tokens that the text lacks."""
 PRIORS = (("mean", NEVER), ("mean", FEW), ("linear", NEVER), ("linear", FEW), ("linear", 4 * FEW))
 """Priors of rows that are compared, and how many places each counts for."""
-BATCH, STEPS, WARM_UP, TRIED = 4, 32, 4, 8
+BATCH, STEPS, WARM_UP, TRIED = 4, 24, 4, 8
 """Sequences of a step; steps of a training, steps in which its rate grows, steps of a trial of rates."""
-MEASURED = (0, 4, 8, 16, 32)
+MEASURED = (0, 6, 12, 24)
 """Steps after which the held-out loss is measured."""
 HALF_LIFE = 3
-"""Steps in which the dense share of an interpolation halves; the last of it is a thousandth."""
+"""Steps in which the dense share of an interpolation halves; the last of it is a two-hundredth."""
 MATRICES, TABLES = (1e-4, 4e-4), (1e-3, 4e-3, 1.6e-2)
 """Learning rates that are tried."""
 

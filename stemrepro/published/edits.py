@@ -35,7 +35,7 @@ PROMPTS = {
     "continent": "The country of {} is in the continent of",
 }
 """Beginnings of sentences that the answer ends; the first is edited, the others ask what else moves."""
-PAIRS = 200
+PAIRS = 120
 """Ordered pairs of countries, drawn evenly where there are more."""
 SCHEMES = {"longer": ("left-pad", "right-pad", "copy", "average"), "shorter": ("subset", "average")}
 """How rows are dealt out where the source's name has more or fewer tokens than the target's."""

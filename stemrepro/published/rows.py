@@ -24,7 +24,7 @@ BATCH = 8
 """Sequences of a pass."""
 EIGHTHS = (1, 1, 2, 4)
 """Parts of the rows' text: together the first parts are an eighth of it, a quarter, a half and the whole."""
-TRAIN = dict.fromkeys(("speeches", "bible", "plays", "passages", "factbook"), 320)
+TRAIN = dict.fromkeys(("speeches", "bible", "plays", "passages", "factbook"), 160)
 """Sequences of each source that rows are means over; the fact book names every country."""
 FEWEST = 4
 """A pair of tokens has a row if it stands so often in the text."""
