@@ -38,7 +38,7 @@ BATCH, STEPS, WARM_UP, TRIED = 4, 24, 4, 8
 MEASURED = (0, 6, 12, 24)
 """Steps after which the held-out loss is measured."""
 HALF_LIFE = 3
-"""Steps in which the dense share of an interpolation halves; the last of it is a two-hundredth."""
+"""Steps in which the dense share of an interpolation halves; the last of it is less than a hundredth."""
 MATRICES, TABLES = (1e-4, 4e-4), (1e-3, 4e-3, 1.6e-2)
 """Learning rates that are tried."""
 
