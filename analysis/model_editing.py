@@ -125,3 +125,11 @@ def draw(data: pd.DataFrame, measure: ModelEdits) -> Figure:
     draw_lengths(grid["c"], data)
     draw_example(grid["d"], data)
     return figure
+
+
+def front(data: pd.DataFrame, measure: ModelEdits) -> Figure:
+    """Draw which layer's rows move answers, and one example."""
+    figure, grid = sheet("ab", 3.0, {"a": "Which layer's rows move the answer", "b": "Spain read as Germany"})
+    draw_layers(grid["a"], data)
+    draw_example(grid["b"], data)
+    return figure

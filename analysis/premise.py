@@ -14,6 +14,7 @@ SERIES = {
     ("up", "token"): ("$W_u x$, token", "orange", "D"),
     ("up", "pair"): ("$W_u x$, pair of tokens", "yellow", "s"),
     ("gate", "token"): ("$W_g x$, token", "blue", "^"),
+    ("up", "limit"): ("$W_u x$, token, endless text", "grey", "v"),
 }
 UNDRAWN = (("out", "token"), ("up", "another token"))
 """In data.csv alone: single places decide the variance of what one FFN gives; the row of another token is a control."""
@@ -30,6 +31,8 @@ def collect(measure: Premise) -> pd.DataFrame:
         for budget in measure.budgets:
             share = measure.share(WHAT["up"], "token", measure.layers(layers), budget)
             rows.append(mean_row("by length", layers, budget, share))
+            share = measure.share(WHAT["up"], "limit", measure.layers(layers), budget)
+            rows.append(mean_row("limit", layers, budget, share))
     for layer in range(measure.depth):
         rows.append(mean_row("cost", "loss", layer, measure.cost_of([layer])))
         rows.append(mean_row("cost", "kl", layer, measure.cost_of([layer], "kl")))
@@ -57,7 +60,7 @@ def draw_depth(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_length(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw the shares against the tokens that rows are means over."""
+    """Draw the shares against the tokens that rows are means over; hollow and dotted is the share of endless text."""
     for (layers, label), hue, marker in zip(THIRDS.items(), ("orange", "green", "blue"), ("D", "o", "^"), strict=True):
         rows = data[(data["panel"] == "by length") & (data["what"] == layers)]
         axes.errorbar(
@@ -69,6 +72,9 @@ def draw_length(axes: Axes, data: pd.DataFrame) -> None:
             ms=5,
             label=label,
         )
+        limit = data[(data["panel"] == "limit") & (data["what"] == layers)]
+        x = limit["x"].astype(float) / 1e3
+        axes.errorbar(x, limit["value"], yerr=error_bars(limit), color=HUES[hue], marker=marker, ms=5, mfc="white", ls=":")
     axes.set_xscale("log", base=2)
     ticks = sorted(data[data["panel"] == "by length"]["x"].astype(float).unique() / 1e3)
     axes.set_xticks(ticks, [f"{tick:.0f}" for tick in ticks])
