@@ -74,7 +74,8 @@ def draw_length(axes: Axes, data: pd.DataFrame) -> None:
         )
         limit = data[(data["panel"] == "limit") & (data["what"] == layers)]
         x = limit["x"].astype(float) / 1e3
-        axes.errorbar(x, limit["value"], yerr=error_bars(limit), color=HUES[hue], marker=marker, ms=5, mfc="white", ls=":")
+        style = {"color": HUES[hue], "marker": marker, "ms": 5, "mfc": "white", "ls": ":"}
+        axes.errorbar(x, limit["value"], yerr=error_bars(limit), **style)
     axes.set_xscale("log", base=2)
     ticks = sorted(data[data["panel"] == "by length"]["x"].astype(float).unique() / 1e3)
     axes.set_xticks(ticks, [f"{tick:.0f}" for tick in ticks])

@@ -92,7 +92,8 @@ def draw_leads(axes: Axes, data: pd.DataFrame, line: str) -> None:
             axes.annotate(label, (x.iloc[-1], rows["value"].iloc[-1]), (6, 0), color=ARM_COLOUR[arm], **right)
     axes.set_xscale("log")
     axes.axvspan(1e6, 1e8, color=FAINT, lw=0)
-    axes.text(1e7, 0.1, "no runs; SmolLM2\n(135M) converted,\nnot trained as STEM", ha="center", fontsize=SMALLEST, color=PLAIN)
+    words = "no runs; SmolLM2\n(135M) converted,\nnot trained as STEM"
+    axes.text(1e7, 0.1, words, ha="center", fontsize=SMALLEST, color=PLAIN)
     axes.set_xlim(right=6e11)  # room for the marks' names
     axes.set_xticks([1e5, 1e7, 1e9], ["0.1M", "10M", "1B"])
     axes.minorticks_off()

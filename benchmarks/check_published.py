@@ -4,7 +4,7 @@
 
 A line has a value as it comes out here, the committed one, and how far apart they are. It needs models/smollm2 and
 data/text-8 ('stemrepro study premise' brings both), 2 GB of memory, and about five minutes of two cores. Edits by rows
-are left out, as their rows are means over 14 minutes of text; those that patch need none. Exit code 1: a line is too
+are left out, as their rows take the whole text to make; those that patch need none. Exit code 1: a line is too
 far off.
 """
 
@@ -24,7 +24,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 SCORES, CORPUS, ITEMS = Path("scores/smollm2"), Path("data/text-8/corpus/corpus.parquet"), Path("data/text-8/items")
 LENGTH, START, BATCH = 256, 0, 8
-ROWS = dict.fromkeys(("speeches", "bible", "plays", "passages", "factbook"), 320)
+ROWS = dict.fromkeys(("speeches", "bible", "plays", "passages", "factbook"), 160)
 ASKED, READ = (dict.fromkeys(("speeches", "bible", "plays", "passages"), count) for count in (12, 2))
 PROMPT, PAIRS, QUESTIONS = "The capital of {} is", 10, 100
 HERE, COMMITTED = "here", "committed"

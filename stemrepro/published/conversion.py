@@ -278,7 +278,7 @@ class Study:
         return tables[0]
 
     def rates(self) -> pd.DataFrame:
-        """Try rates: of dense's matrices, of tables alone, and of matrices beside the best of these.
+        """Try rates: of dense's matrices, of tables alone, and of matrices with the best of these.
 
         Returns:
             what `measured` returns, with arm, table and matrices: their learning rates.

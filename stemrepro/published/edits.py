@@ -224,7 +224,7 @@ class Study:
         return Trial(self.model, self.rows, self.questions[relation], names, scheme)
 
     def capitals(self) -> list[pd.DataFrame]:
-        """Edit pairs of names of one token, by set of layers, beside what controls do."""
+        """Edit pairs of names of one token, by set of layers, next to what controls do."""
 
         def note(results: dict[str, list], **about: str) -> pd.DataFrame:
             return table(self.names, results, relation="capital", **about)
