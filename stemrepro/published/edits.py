@@ -42,7 +42,7 @@ SCHEMES = {"longer": ("left-pad", "right-pad", "copy", "average"), "shorter": ("
 DEEP = ("third", "half", "full", "all")
 EXAMPLES, EXAMPLE_SETS = (("Spain", "Germany"), ("United States", "France")), ("layer 0", "full", "all")
 """Pairs of which the model's words are kept, and the layers in which they are edited."""
-MENTIONING, MENTIONS, DAMAGED = dict.fromkeys(("passages", "speeches"), 200), 2, 40
+MENTIONING, MENTIONS, DAMAGED = dict.fromkeys(("passages", "speeches"), 150), 2, 20
 """Sequences of text that may hold a name, how many are read of each pair, and pairs of which text is read."""
 
 
@@ -362,9 +362,12 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
     study = Study(model, rows_of(model, rows), asked(model, corpus.parent.parent / "raw"))
     capitals, sets = study.questions["capital"], {where: study.sets[where] for where in EXAMPLE_SETS}
 
+    def asked_of(name: str) -> Question:
+        return ask(model.tokenizer, PROMPTS["capital"].format(name), name, "")
+
     def examples() -> pd.DataFrame:
         return pd.concat(
-            example(model, study.rows, capitals[old], capitals[new], sets).assign(source=old, target=new)
+            example(model, study.rows, asked_of(old), asked_of(new), sets).assign(source=old, target=new)
             for old, new in EXAMPLES
         )
 
