@@ -42,7 +42,7 @@ SCHEMES = {"longer": ("left-pad", "right-pad", "copy", "average"), "shorter": ("
 DEEP = ("third", "half", "full", "all")
 EXAMPLES, EXAMPLE_SETS = (("Spain", "Germany"), ("United States", "France")), ("layer 0", "full", "all")
 """Pairs of which the model's words are kept, and the layers in which they are edited."""
-MENTIONING, MENTIONS, DAMAGED = dict.fromkeys(("passages", "speeches"), 150), 2, 20
+MENTIONING, MENTIONS, DAMAGED = dict.fromkeys(("passages", "speeches"), 120), 2, 20
 """Sequences of text that may hold a name, how many are read of each pair, and pairs of which text is read."""
 
 
