@@ -42,7 +42,7 @@ SCHEMES = {"longer": ("left-pad", "right-pad", "copy", "average"), "shorter": ("
 DEEP = ("third", "half", "full", "all")
 EXAMPLES, EXAMPLE_SETS = (("Spain", "Germany"), ("United States", "France")), ("layer 0", "full", "all")
 """Pairs of which the model's words are kept, and the layers in which they are edited."""
-MENTIONING, MENTIONS, DAMAGED = dict.fromkeys(("passages", "speeches"), 120), 2, 20
+MENTIONING, MENTIONS, DAMAGED = dict.fromkeys(("passages", "speeches"), 200), 2, 20
 """Sequences of text that may hold a name, how many are read of each pair, and pairs of which text is read."""
 
 
@@ -372,7 +372,7 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
         )
 
     def harm() -> pd.DataFrame:
-        text = pd.concat([sequences(model, corpus, split, MENTIONING) for split in ("tune", "validation")])
+        text = sequences(model, corpus, "validation", MENTIONING)
         tokens = [(capitals[old].entity[0], capitals[new].entity[0]) for old, new in study.names]
         return damage(model, study.rows, drawn(tokens, DAMAGED), text, sets)
 
