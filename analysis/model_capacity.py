@@ -20,7 +20,10 @@ TOUCHED = {
     "embedding": ("rows of the input embedding,\nin dense too", "grey", "-"),
     "matrices": ("up-projections that\nSTEM full replaces", "blue", "--"),
 }  # fmt: skip
-LEADS = {"third": ("STEM 1/3 - dense", "green", "o"), "full": ("STEM full - dense", "orange", "D")}
+LEADS = {
+    "third": ("STEM 1/3 - dense", "green", "o"),
+    "full": ("STEM full - dense; STEM full is worse than a guess", "orange", "D"),
+}
 
 
 def count_rows(counts: pd.DataFrame) -> list[dict]:
@@ -105,6 +108,7 @@ def draw_worth(axes: Axes, data: pd.DataFrame) -> None:
         )  # fmt: skip
     doubling(axes, "x")
     axes.axhline(0, color="black", lw=0.6)
+    axes.set_yscale("symlog", linthresh=0.5)
     axes.set(
         xlabel="tokens of context before the same targets",
         ylabel="what context takes off the loss\nafter the shortest (nats/token)",

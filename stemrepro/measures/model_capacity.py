@@ -5,19 +5,23 @@ A published model has no seeds. Intervals are over held-out documents.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, ClassVar
 
-from stemrepro.measures.base import Measure
+from stemrepro.measures.base import Measure, Precondition
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.metric import WHOLE, Field, metric
 from stemrepro.measures.reading import read_table
 from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.rule import CONFOUNDED
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MODELS = ("dense", "third", "full")
 OVER = "documents"
+GUESS = math.log(49_152)
+"""Loss of a guess at random among SmolLM2's tokens, in nats per token."""
 
 
 class ModelCapacity(Measure):
@@ -25,6 +29,9 @@ class ModelCapacity(Measure):
 
     study, over = "capacity", "held-out documents"
     fields: ClassVar[dict[str, Field]] = {"length": WHOLE}
+    preconditions: ClassVar[dict[str, Precondition]] = {
+        "full-reads": Precondition("STEM full's loss is below that of a guess at random", CONFOUNDED, ("full",)),
+    }
 
     def __init__(self, inputs: Inputs) -> None:
         super().__init__(inputs)
@@ -34,6 +41,14 @@ class ModelCapacity(Measure):
         self.losses = {
             model: rows.pivot(index="document", columns="context", values="nats") for model, rows in losses.items()
         }
+
+    def untestable(self, metric: str, precondition: str) -> str | None:
+        """Return why what context is worth says nothing: a model that is worse than a guess may be less so."""
+        if precondition != "full-reads":
+            return None
+        losses = self.losses["full"]
+        loss = losses[losses.columns.min()].mean()
+        return f"STEM full's loss is {loss:.1f}, a guess at random has {GUESS:.1f}" if loss > GUESS else None
 
     def touched(self, length: int) -> pd.DataFrame:
         """Return the counts of the documents that have so many tokens."""

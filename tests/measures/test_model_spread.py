@@ -82,3 +82,6 @@ def test_worth_is_the_fall_of_the_loss_from_the_shortest_to_the_longest_context(
     full = capacity.contrast("full", "dense", "worth")
     assert full.differences == pytest.approx([-1.0, -0.96, -0.92, -0.88])
     assert full.over == "documents"
+    assert capacity.untestable("worth", "full-reads") is None
+    capacity.losses["full"] += 10
+    assert "10.8" in capacity.untestable("worth", "full-reads")
