@@ -13,7 +13,7 @@ from stemrepro.report.style import HUES, PLAIN, SMALLEST, error_bars, sheet
 CONTROLS = {
     "rows": ("rows by token", "orange", "D"), "one-row": ("one row for all tokens", "blue", "o"),
     "dealt-anew": ("rows dealt anew", "green", "s"), "no-up": ("no up-projection", "purple", "v"),
-    "no-ffn": ("no-ffn", "grey", "x"),
+    "no-ffn": ("no FFN", "grey", "x"),
 }  # fmt: skip
 SETS = {
     "third": "STEM 1/3",
@@ -57,16 +57,21 @@ def draw_sets(axes: Axes, data: pd.DataFrame) -> None:
         axes.errorbar(places, rows["value"], yerr=bars, color=HUES[hue], marker=marker, ms=5, ls="none", label=label)
     axes.set_xticks(range(len(SETS)), list(SETS.values()))
     axes.set_yscale("log")
+    axes.set_yticks([1, 3, 10, 30], ["1", "3", "10", "30"])
+    axes.minorticks_off()
     axes.set(ylabel="loss above dense's,\nat once (nats/token)")
     axes.legend(fontsize=SMALLEST)
 
 
 def draw_first(axes: Axes, data: pd.DataFrame) -> None:
     """Draw what rows cost in the first layers after layer 0, by how many."""
-    rows = data[(data["panel"] == "at once") & data["x"].astype(str).str.startswith("first ")]
-    axes.errorbar(rows["x"].str.removeprefix("first ").astype(int), rows["value"], yerr=error_bars(rows),
+    rows = data[(data["panel"] == "at once") & (data["what"] == "rows")]
+    rows = rows[rows["x"].astype(str).str.startswith("first ")]
+    rows = rows.assign(x=rows["x"].str.removeprefix("first ").astype(int)).sort_values("x")
+    axes.errorbar(rows["x"], rows["value"], yerr=error_bars(rows),
                   color=HUES["orange"], marker="D", ms=5)  # fmt: skip
     axes.axhline(0, color=PLAIN, lw=0.6)
+    axes.set_xticks(rows["x"])
     axes.set(xlabel="layers after layer 0 that read rows", ylabel="loss above dense's,\nat once (nats/token)")
 
 
@@ -76,10 +81,12 @@ def draw_training(axes: Axes, data: pd.DataFrame) -> None:
         rows = data[(data["panel"] == "training") & (data["what"] == arm)]
         x = rows["x"].astype(float) / 1e3
         axes.errorbar(x, rows["value"], yerr=error_bars(rows), color=HUES[hue], marker=marker, ms=5, label=label)
-    axes.axhline(0, color=PLAIN, lw=0.8)
-    axes.set_yscale("symlog", linthresh=1)
+    axes.set_yscale("log")
+    axes.set_yticks([1, 3, 10], ["1", "3", "10"])
+    axes.minorticks_off()
     axes.set(xlabel="thousand tokens of training", ylabel="loss above dense's of\nthe same tokens (nats/token)")
-    axes.legend(fontsize=SMALLEST)
+    axes.set_ylim(0.5, 100)
+    axes.legend(fontsize=SMALLEST, loc="upper right")
 
 
 def draw(data: pd.DataFrame, measure: Conversion) -> Figure:
