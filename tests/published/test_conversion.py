@@ -71,7 +71,7 @@ def test_a_training_changes_the_parts_of_its_arm_alone(model, study, name):
     layers = (1, 2) if ARMS[name].placement == "full" else (1,)
     assert moved == {f"blocks.{layer}.ffn.{part}.weight" for layer in layers for part in ARMS[name].parts}
     assert all(torch.equal(value, before[key]) for key, value in model.decoder.state_dict().items())
-    assert [step for step, _ in done] == [0, 4, 6]
+    assert [step for step, _ in done] == [0, 6]
     assert done[-1][1] < done[0][1]
 
 

@@ -47,6 +47,7 @@ def home(model, tmp_path, monkeypatch):
     monkeypatch.setattr(scoreboard, "load", lambda _: model)
     monkeypatch.setattr(scoreboard, "rows_of", lambda *_: rows)
     monkeypatch.setattr(scoreboard, "ITEMS", ITEMS)
+    monkeypatch.setitem(scoreboard.MODELS, "stem-third-trained", lambda model, *_: convert(model, rows, (2,)))
     return tmp_path
 
 
@@ -57,11 +58,12 @@ def make(home):
 
 def test_choices_are_those_of_a_plain_loop(model, home):
     tables = make(home)
-    assert set(tables) == {f"{kind}.{task}" for kind in ("dense", "stem-third", "stem-full") for task in ITEMS}
+    assert set(tables) == {f"{kind}.{task}" for kind in scoreboard.MODELS for task in ITEMS}
     decoders = {
         "dense": model.decoder,
         "stem-third": convert(model, scoreboard.rows_of(), (1,), torch.bfloat16),
         "stem-full": convert(model, scoreboard.rows_of(), (1, 2), torch.bfloat16),
+        "stem-third-trained": convert(model, scoreboard.rows_of(), (2,)),
     }
     seen = set()
     for kind, decoder in decoders.items():
@@ -89,7 +91,7 @@ def test_answers_of_mmlu_are_read_without_letters():
 
 def test_a_killed_study_resumes(home, monkeypatch, capsys):
     first = make(home)
-    assert "6 tables" in capsys.readouterr().out
+    assert "8 tables" in capsys.readouterr().out
     asked = []
     (home / "out/stem-full.piqa.parquet").unlink()
     score = scoreboard.chosen
