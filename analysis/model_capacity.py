@@ -66,10 +66,11 @@ def collect(measure: ModelCapacity) -> pd.DataFrame:
 
 def draw_distinct(axes: Axes, data: pd.DataFrame) -> None:
     """Draw distinct tokens by source against context: of documents, and of tokens drawn from the source."""
-    for source, hue in SOURCES.items():
+    for marker, (source, hue) in zip("os^D", SOURCES.items(), strict=True):
         for what, dashes, label in ((source, "-", source), (f"{source}, drawn", "--", None)):
             rows = data[(data["panel"] == "distinct") & (data["what"] == what)]
-            axes.plot(rows["x"].astype(float), rows["value"], color=HUES[hue], ls=dashes, lw=1.2, label=label)
+            style = {"color": HUES[hue], "ls": dashes, "lw": 1.2, "marker": marker, "ms": 4}
+            axes.plot(rows["x"].astype(float), rows["value"], label=label, **style)
     axes.plot([], [], color=PLAIN, ls="--", lw=1.2, label="drawn from the source")
     zipf = data[(data["panel"] == "distinct") & (data["what"] == ZIPF)]
     axes.plot(zipf["x"].astype(float), zipf["value"], color="black", lw=0.7, label=ZIPF)
@@ -80,10 +81,10 @@ def draw_distinct(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw_parameters(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the parameters that a context touches, in tables and in dense's input embedding."""
-    for name, (label, hue, dashes) in TOUCHED.items():
+    for marker, (name, (label, hue, dashes)) in zip("Dos^", TOUCHED.items(), strict=True):
         rows = data[(data["panel"] == "parameters") & (data["what"] == name)]
         x = rows["x"].astype(float)
-        axes.plot(x, rows["value"] / 1e6, color=HUES[hue], ls=dashes, lw=1.4, label=label)
+        axes.plot(x, rows["value"] / 1e6, color=HUES[hue], ls=dashes, lw=1.4, marker=marker, ms=4, label=label)
         if name != "matrices":
             axes.fill_between(x, rows["ci_low"] / 1e6, rows["ci_high"] / 1e6, color=HUES[hue], alpha=0.2, lw=0)
     doubling(axes, "x")

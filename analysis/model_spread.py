@@ -15,7 +15,7 @@ from stemrepro.verdicts.contrast import Contrast
 
 SIDES = {
     "dense": ("dense's outputs", "blue", "^"), "rows": ("rows", "orange", "D"),
-    "random": ("$W_u$ of random directions", "grey", "o"),
+    "random": ("$W_u$ of random directions", "black", "o"),
 }  # fmt: skip
 CENTRED = {False: "", True: ", centred"}
 DIMENSIONS = "dimensions"
@@ -67,8 +67,9 @@ def draw_layers(axes: Axes, data: pd.DataFrame, what: str) -> None:
     floor = data[(data["panel"] == DIMENSIONS) & (data["what"] == what)].iloc[0]
     label = f"free directions, {floor['x']:,.0f} dimensions"
     axes.axhline(floor["value"], color=PLAIN, lw=0.8, ls=":", label=label)
-    axes.set(xlabel="layer", ylabel="P95 of |cos|", ylim=(0, 1))
-    axes.legend(fontsize=SMALLEST)
+    axes.set(xlabel="layer", ylabel="P95 of |cos|", ylim=(0, 1.9))
+    axes.set_yticks([0, 0.5, 1])
+    axes.legend(fontsize=SMALLEST, loc="upper left")
 
 
 def draw(data: pd.DataFrame, measure: ModelSpread) -> Figure:

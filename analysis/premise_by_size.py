@@ -45,7 +45,7 @@ def draw_depth(axes: Axes, data: pd.DataFrame, tokens: str) -> None:
     rows = data[data["what"] == "up, limit, published"]
     axes.plot(rows["x"].astype(float), rows["value"], color="black", lw=1, label="SmolLM2-135M-Instruct, 4 bits")
     axes.axhline(50, color=PLAIN, lw=0.8, ls=":")
-    axes.set_ylim(0, 100)
+    axes.set_ylim(0, 115)
     axes.set(xlabel="layer, from the first (0) to the last (1)", ylabel="share of $W_u x$ that\nthe token explains (%)")
     axes.legend(fontsize=SMALLEST)
 

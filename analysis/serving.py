@@ -18,6 +18,7 @@ FILES = {
 DENSE = {"dense": ("dense, here", "black", "o"), "hugging-face": ("Hugging Face", "blue", "^"),
          "product": ("product, width 576", "grey", "s")}  # fmt: skip
 HUE = {"float32": "orange", "bfloat16": "green"}
+MARKS = {"float32": "Do", "bfloat16": "s^"}
 FIRST = (1, 128)
 """Sequences and tokens of context that most of the panels are about."""
 
@@ -61,8 +62,9 @@ def draw_placements(axes: Axes, data: pd.DataFrame) -> None:
     for shift, kind in zip((-0.15, 0.15), KINDS, strict=True):
         for place, arm in enumerate(PLACEMENTS):
             bound = _panel(data, f"bytes, {kind}", arm, "{} x {}".format(*FIRST))
-            axes.plot(place + shift, bound["value"], "_", color="black", ms=14, label="bytes" if not place else None)
-            for batch, marker, offset in ((1, "D", -0.06), (16, "o", 0.06)):
+            label = "bytes" if not place and kind == KINDS[0] else None
+            axes.plot(place + shift, bound["value"], "_", color="black", ms=14, label=label)
+            for batch, marker, offset in ((1, MARKS[kind][0], -0.06), (16, MARKS[kind][1], 0.06)):
                 rows = _panel(data, f"decode, {kind}", arm, f"{batch} x {FIRST[1]}")
                 axes.errorbar(
                     [place + shift + offset] * len(rows), rows["value"], yerr=error_bars(rows), color=HUES[HUE[kind]],
@@ -71,6 +73,7 @@ def draw_placements(axes: Axes, data: pd.DataFrame) -> None:
     axes.axhline(100, color=PLAIN, lw=0.8, ls=":")
     axes.set_xticks(range(len(PLACEMENTS)), list(PLACEMENTS.values()))
     axes.set_xlim(-0.5, len(PLACEMENTS) - 0.5)
+    axes.set_ylim(top=1.45 * axes.get_ylim()[1])  # for the legend
     axes.set(xlabel="layers with tables, in memory", ylabel="time of a token\nover dense's (%)")
     handles = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
     axes.legend(handles.values(), handles, title="type, sequences")

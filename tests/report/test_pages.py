@@ -241,4 +241,4 @@ def test_claims_are_found_by_word_name_verdict_and_origin(page, made):
     assert sorted(name.split("/")[2] for name in shown(page)) == sorted(left) != []
     page.select_option("#verdict", "")
     page.select_option("#origin", "")
-    assert (shown(page), page.locator(".question:visible").count()) == ([], 14)
+    assert (shown(page), page.locator(".question:visible").count()) == ([], 19)
