@@ -94,7 +94,7 @@ def draw_leads(axes: Axes, data: pd.DataFrame, line: str) -> None:
     axes.axvspan(1e6, 1e8, color=FAINT, lw=0)
     words = "no runs; SmolLM2\n(135M) converted,\nnot trained as STEM"
     axes.text(
-        1e7, 0.99, words, ha="center", va="top", fontsize=SMALLEST, color=PLAIN, transform=axes.get_xaxis_transform()
+        1.5e6, 0.99, words, ha="left", va="top", fontsize=SMALLEST, color=PLAIN, transform=axes.get_xaxis_transform()
     )
     axes.set_xlim(right=6e11)  # room for the marks' names
     axes.set_xticks([1e5, 1e7, 1e9], ["0.1M", "10M", "1B"])
