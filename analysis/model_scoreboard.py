@@ -35,6 +35,7 @@ def collect(measure: ModelScores) -> pd.DataFrame:
     for task in TASKS:
         rows.append({"panel": "always the same answer", "what": task, "value": measure.majority(task)})
         for model in measure.models:
+            rows.append({"panel": "one answer", "what": task, "x": model, "value": measure.one_answer(task, model)})
             if model != "dense":
                 lost, won = measure.discordant(task, model)
                 counts = {"right in dense alone": lost, "right in it alone": won, "McNemar's p": mcnemar(lost, won)}

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 MODELS = ("dense", "third", "full")
 OVER = "documents"
-GUESS = math.log(49_152)
-"""Loss of a guess at random among SmolLM2's tokens, in nats per token."""
 
 
 class ModelCapacity(Measure):
@@ -47,8 +45,8 @@ class ModelCapacity(Measure):
         if precondition != "full-reads":
             return None
         losses = self.losses["full"]
-        loss = losses[losses.columns.min()].mean()
-        return f"STEM full's loss is {loss:.1f}, a guess at random has {GUESS:.1f}" if loss > GUESS else None
+        loss, guess = losses[losses.columns.min()].mean(), math.log(self.counts["vocab"].iloc[0])
+        return f"STEM full's loss is {loss:.1f}, a guess at random has {guess:.1f}" if loss > guess else None
 
     def touched(self, length: int) -> pd.DataFrame:
         """Return the counts of the documents that have so many tokens."""

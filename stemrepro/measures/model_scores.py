@@ -106,6 +106,10 @@ class ModelScores(Measure):
         counts = self.items[task]["dense"]["right"].value_counts(normalize=True)
         return 100.0 * float(counts.max())
 
+    def one_answer(self, task: str, model: str) -> float:
+        """Return the share of items at which a model chooses the place that it chooses most, in percent."""
+        return 100.0 * float(self.items[task][model][TASKS[task][1]].value_counts(normalize=True).max())
+
     @metric("accuracy:{task}", "the first arm's accuracy in points above the second's")
     def difference(self, high: str, low: str, task: str) -> Contrast:
         return self.accuracy(high, task, low)

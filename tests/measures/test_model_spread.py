@@ -84,4 +84,4 @@ def test_worth_is_the_fall_of_the_loss_from_the_shortest_to_the_longest_context(
     assert full.over == "documents"
     assert capacity.untestable("worth", "full-reads") is None
     capacity.losses["full"] += 10
-    assert "10.8" in capacity.untestable("worth", "full-reads")
+    assert "6.9" in capacity.untestable("worth", "full-reads")

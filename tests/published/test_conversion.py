@@ -5,10 +5,14 @@ import pandas as pd
 import pytest
 import torch
 
+from stemrepro.measures.conversion import CHOSEN
 from stemrepro.published import conversion
 from stemrepro.published.conversion import ARMS, Study, at_once, chosen, kept_model, losses, train, trainable
-from stemrepro.published.converted import Rows, convert
+from stemrepro.published.converted import FEW, Rows, convert
 from stemrepro.published.rows import means
+from stemrepro.published.texts import LENGTH
+from stemrepro.report.analyse import module
+from tests.conftest import ROOT
 
 VOCAB = 264
 RATES = {"table": 0.05, "matrices": 0.01}
@@ -96,3 +100,11 @@ def test_the_chosen_rates_have_the_smallest_loss(study):
     for arm in ("dense", "third-tables", "third"):
         assert sums[arm].min() == sums[arm, *chosen(table, arm).values()]
     assert set(table[table.arm == "third"].table) == {chosen(table, "third-tables")["table"]}
+
+
+def test_what_pages_say_of_the_study_is_what_it_does(catalog):
+    assert CHOSEN == ("linear", FEW)
+    assert module(ROOT / "analysis/conversion.py", ["draw"]).TOKENS_OF_STEP == conversion.BATCH * LENGTH
+    sentence = catalog.recipes["conversion"].claims["training-gives-half-back"].sentence
+    assert f"{conversion.STEPS * conversion.BATCH * LENGTH:,} tokens" in sentence
+    assert max(conversion.MEASURED) == conversion.STEPS
