@@ -86,6 +86,25 @@ def plan(scale: Scale = "laptop", recipe: Recipes = None) -> None:
 
 
 @app.command()
+def show(
+    run: Annotated[str, typer.Argument(metavar="ARM[@VARIANT]", autocompletion=names.addresses)],
+    scale: Annotated[
+        str | None,
+        typer.Option(help="a file of recipes/scales/", autocompletion=names.scales, show_default="where a recipe asks"),
+    ] = None,
+) -> None:
+    """Print the settings of a run, and which file or rule each has come from."""
+    from rich.console import Console
+
+    from stemrepro.cli import run_table
+    from stemrepro.measures.catalog import load
+
+    catalog = load()
+    address = names.known(catalog, run)
+    run_table.show(catalog, address, scale or run_table.home_scale(catalog, address), Console(highlight=False))
+
+
+@app.command()
 def data(
     step: Annotated[
         str | None,

@@ -15,6 +15,7 @@ from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.address import MAIN, Address
 
 if TYPE_CHECKING:
+    from stemrepro.config.catalog import Catalog
     from stemrepro.pipeline.plan import Plan
 
 SWEEPS = RECIPES / "sweeps"
@@ -106,14 +107,21 @@ def chosen(plan: "Plan", given: list[str]) -> list[Address]:
     return [by_name[name] for name in given or by_name]
 
 
+def known(catalog: "Catalog", name: str) -> Address:
+    """Return the address of a name, "dense@half"; UserError for an unknown arm or variant."""
+    address = Address.parse(name)
+    if address.arm not in catalog.arms:
+        raise unknown("arm", address.arm, catalog.arms, "recipes/arms.yaml")
+    if address.variant not in (MAIN, *catalog.variants):
+        raise unknown("variant", address.variant, catalog.variants, "recipes/variants.yaml")
+    return address
+
+
 def _not_planned(scale: str, name: str, planned_names: list[str]) -> UserError:
     from stemrepro.measures.catalog import load
 
-    catalog, address = load(), Address.parse(name)
-    if address.arm not in catalog.arms:
-        return unknown("arm", address.arm, catalog.arms, "recipes/arms.yaml")
-    if address.variant not in (MAIN, *catalog.variants):
-        return unknown("variant", address.variant, catalog.variants, "recipes/variants.yaml")
+    catalog = load()
+    address = known(catalog, name)
     naming = [recipe_name for recipe_name, recipe in catalog.recipes.items() if address.arm in recipe.arms]
     if not naming:
         return UserError(

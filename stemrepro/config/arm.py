@@ -1,16 +1,16 @@
 """What is compared: an arm's fields (recipes/arms.yaml), and the model that they make of a shape."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.yaml_records import Factor, Name, Positive, Strict, later
 from stemrepro.config.address import Address
-from stemrepro.config.scale import Scale, Shape, Track, Variant
+from stemrepro.config.scale import Scale, Shape, Track, TunedSettings, Variant
 from stemrepro.config.training import RunTraining, TableUpdate
 from stemrepro.model.config import ModelConfig, TableInit, layers_of
 from stemrepro.model.cost import flops_per_token, half_of_the_model, nearest, parameter_counts
@@ -206,8 +206,53 @@ def _shaped(shape: Shape, arm: Arm) -> ModelConfig:
     return config
 
 
-OF_TABLES = {"table_rate_factor", "table_decay_factor", "table_init"}
-"""Tuned settings that are an arm's own fields; the others are a scale's."""
+def rates(
+    arm: Arm, variant: Variant, scale: Scale, tuned: TunedSettings | None, wider_by: float
+) -> dict[str, dict[str, float]]:
+    """Return the learning rates of a run after each of the three steps that decide them; the last one's hold.
+
+    `learning_rate` is the peak of all but input embeddings and tables, whose own are factors of it.
+
+    Args:
+        tuned: of the arm or its family, where the variant takes it.
+        wider_by: width of the model / the width that the learning rate was found at.
+    """
+    embeddings = 1.0 if variant.official_init else scale.training.embedding_rate_factor
+    of_scale = {
+        "learning_rate": variant.learning_rate * scale.learning_rate,
+        "embedding_rate_factor": embeddings,
+        "table_rate_factor": variant.table_rate * arm.table_rate_factor,
+    }
+    own = of_scale
+    if tuned:
+        own = {
+            "learning_rate": variant.learning_rate * tuned.learning_rate,
+            "embedding_rate_factor": tuned.embedding_rate_factor or embeddings,
+            "table_rate_factor": variant.table_rate * tuned.table_rate_factor,
+        }
+    # In a model twice as wide the rate is half as high, and that of the input embeddings stays.
+    at_width = own | {
+        "learning_rate": own["learning_rate"] / wider_by,
+        "embedding_rate_factor": own["embedding_rate_factor"] * wider_by,
+    }
+    return {"scale": of_scale, "tuned": own, "width rule": at_width}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Model and training of a run, and what they were made of.
+
+    Attributes:
+        changed: the scale at the variant.
+        tuned: fields that the study of the arm's family has set.
+        rates: the learning rates, step by step.
+    """
+
+    model: ModelConfig
+    training: RunTraining
+    changed: Scale
+    tuned: dict[str, Any]
+    rates: dict[str, dict[str, float]]
 
 
 def run_settings(address: Address, arm: Arm, variant: Variant, scale: Scale) -> tuple[ModelConfig, RunTraining]:
@@ -217,30 +262,31 @@ def run_settings(address: Address, arm: Arm, variant: Variant, scale: Scale) -> 
         UserError: as `shaped` does, or its step was not timed, which equal time needs.
         ValueError: as Variant.at does.
     """
+    settings = merged_settings(address, arm, variant, scale)
+    return settings.model, settings.training
+
+
+def merged_settings(address: Address, arm: Arm, variant: Variant, scale: Scale) -> Settings:
+    """Return the same with what it was made of."""
     changed = variant.at(scale)
     best = scale.tuned_of(address.arm, arm.family) if variant.tuned else None
-    settings = best.model_dump(exclude=OF_TABLES | {"learning_rate"}, exclude_none=True) if best else {}
-    if best and best.table_init:
-        arm = arm.model_copy(update={"table_init": best.table_init})
-    stds: dict[str, float] = {key: settings.pop(key) for key in ("embedding_std", "head_std") if key in settings}
-    model = changed.model.model_copy(update=stds)
-    config = shaped(model, arm)
+    tuned = best.given if best else {}
+    if "table_init" in tuned:
+        arm = arm.model_copy(update={"table_init": tuned["table_init"]})
+    shape = changed.model.model_copy(update={key: tuned[key] for key in ("embedding_std", "head_std") if key in tuned})
+    model = shaped(shape, arm)
     # A study finds an arm's own rate at the width that the arm has at the scale.
     studied = shaped(scale.model, arm).width if best else scale.rate_width
-    wider_by = config.width / studied if studied and scale.rate_width else 1.0
-    learning_rate = variant.learning_rate * best.learning_rate if best else changed.learning_rate
-    settings = changed.training.model_dump() | settings
+    steps = rates(arm, variant, scale, best, model.width / studied if studied and scale.rate_width else 1.0)
+    fields = changed.training.model_dump()
+    fields |= {key: tuned[key] for key in ("embedding_decay_factor", "warmup") if key in tuned}
     if variant.equal_time:
         step = changed.training.batch * changed.model.sequence
-        settings["tokens"] = max(1, round(settings["tokens"] / step / scale.step_time(address.arm))) * step
-    settings["embedding_rate_factor"] *= wider_by
-    training = RunTraining(
-        **settings,
-        sequence=changed.model.sequence,
-        learning_rate=learning_rate / wider_by,
-        table_rate_factor=variant.table_rate * (best or arm).table_rate_factor,
-        table_decay_factor=arm.table_decay_factor * (best.table_decay_factor if best else 1),
-        table_update=arm.table_update,
-        table_trained=arm.table_trained,
-    )
-    return config, training
+        fields["tokens"] = max(1, round(fields["tokens"] / step / scale.step_time(address.arm))) * step
+    fields |= {
+        "sequence": changed.model.sequence,
+        "table_decay_factor": arm.table_decay_factor * (best.table_decay_factor if best else 1),
+        "table_update": arm.table_update,
+        "table_trained": arm.table_trained,
+    }
+    return Settings(model, RunTraining(**fields | steps["width rule"]), changed, tuned, steps)

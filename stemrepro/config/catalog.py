@@ -19,7 +19,7 @@ from stemrepro.config.mixes import BlendMix, Mix, is_large, parse_mix
 from stemrepro.config.paper import Cells, Paper
 from stemrepro.config.recipe import Claim, Estimate, Recipe
 from stemrepro.config.retrofit import KINDS, check
-from stemrepro.config.scale import Scale, Shape, Variant
+from stemrepro.config.scale import Scale, Shape, Variant, as_ratios, own_numbers
 from stemrepro.config.scores import SCORE_KINDS
 
 NO_RECIPES = ("models", "model_cards", "arms", "mixes", "paper", "questions", "variants", "shapes")
@@ -100,6 +100,28 @@ class Catalog(Strict):
 
 def _records(model: type[Record], file: Path) -> dict[str, Record]:
     return {checked_name(name, file): parse(model, value, file, name) for name, value in read_yaml(file).items()}
+
+
+def _variants(file: Path, scales: dict[str, Scale], mixes: dict[str, Mix | BlendMix]) -> dict[str, Variant]:
+    """Read the variants, whose numbers hold at the scale that each names under `at`.
+
+    Raises:
+        UserError: a name or a value that can't be, numbers without `at`, or a scale that is unknown.
+    """
+    variants = {}
+    for name, value in read_yaml(file).items():
+        if checked_name(name, file) == MAIN:
+            raise UserError(f"{file}: '{MAIN}' is the scale itself; give the variant another name")
+        fields = value if isinstance(value, dict) else {}
+        if (at := str(fields.pop("at", ""))) and at not in scales:
+            raise UserError(f"{file}: {name}.at: {unknown('scale', at, scales, 'recipes/scales/')}")
+        if at:
+            own = own_numbers(scales[at], getattr(mixes.get(scales[at].data), "people", None))
+            value = as_ratios(fields, own)
+        variants[name] = variant = parse(Variant, value, file, name)
+        if not at and (numbers := variant.numbers):
+            raise UserError(f"{file}: {name}.{numbers[0]}: say at which scale it is so, as in 'at: laptop'")
+    return variants
 
 
 def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -199,19 +221,18 @@ def _with_number(asked: Asked, where: str, catalog: Catalog) -> Asked:
 
 def read_recipes(folder: Path = RECIPES) -> Catalog:
     """Read and check every arm, variant, scale and recipe."""
-    arms, variants = _records(Arm, folder / "arms.yaml"), _records(Variant, folder / "variants.yaml")
+    arms = _records(Arm, folder / "arms.yaml")
     for name, arm in arms.items():
         if arm.family and arm.family not in arms:
             raise UserError(
                 f"{folder}/arms.yaml: {name}: {unknown('family', arm.family, arms, 'a family is an arm; it')}"
             )
-    if MAIN in variants:
-        raise UserError(f"{folder}/variants.yaml: '{MAIN}' is the scale itself; give the variant another name")
     mixes = {
         checked_name(name, folder / "mixes.yaml", KEY): parse_mix(value, folder / "mixes.yaml", name)
         for name, value in read_yaml(folder / "mixes.yaml").items()
     }
     scales = _scales(folder / "scales")
+    variants = _variants(folder / "variants.yaml", scales, mixes)
     for name, scale in sorted(scales.items(), key=lambda item: item[1].inherits is not None):
         file = folder / f"scales/{name}.yaml"
         if scale.data not in mixes:

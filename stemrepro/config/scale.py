@@ -1,6 +1,6 @@
 """How big: the fields of recipes/scales/*.yaml, and the variants of recipes/variants.yaml that lie next to a scale."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -59,6 +59,11 @@ class TunedSettings(Strict):
     embedding_rate_factor: Factor | None = None
     embedding_decay_factor: float | None = Field(None, ge=0)
     warmup: Fraction | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Its fields that are not the scale's."""
+        return self.model_dump(exclude_none=True)
 
 
 class Scale(OfSomeScales):
@@ -135,8 +140,8 @@ class Extension(Strict):
     after: Name = Field("main", description="the variant at which that run is; the scale itself when left out")
     arm: Name | None = Field(None, description="the dense arm that tables are made of")
     text: Literal["own", "mid"] = Field("own", description="mid: the blend that the scale names under `mid`")
-    sequence: Factor = Field(1.0, description="tokens per sequence / the scale's; a step has as many tokens as before")
-    rope: Factor = Field(1.0, description="base of the rotary angles / the scale's")
+    sequence: Factor = Field(1.0, description="of the tokens per sequence; a step has as many tokens as before")
+    rope: Factor = Field(1.0, description="of the base of the rotary angles")
     document_mask: bool = Field(False, description="attention stays inside a document, whatever it does at the scale")
     tables: Literal["kept", "anew", Kind] = Field(
         "kept",
@@ -159,8 +164,51 @@ class Extension(Strict):
         return self
 
 
+NUMBERS = ("tokens", "vocab", "width", "heads", "learning_rate", "clip", "people", "sequence", "rope")
+"""Keys of a variant and its `extends` whose values hold at one scale."""
+
+
+def own_numbers(scale: Scale, people: int | None) -> dict[str, float | None]:
+    """Return a scale's own values of NUMBERS.
+
+    Args:
+        people: of the scale's text, where it is about invented people.
+    """
+    model, training = scale.model, scale.training
+    values = (
+        training.tokens,
+        model.vocab,
+        model.width,
+        model.heads,
+        scale.learning_rate,
+        training.clip,
+        people,
+        model.sequence,
+        model.rope_base,
+    )
+    return dict(zip(NUMBERS, values, strict=True))
+
+
+def as_ratios(value: dict[str, Any], own: dict[str, float | None]) -> dict[str, Any]:
+    """Return a variant of recipes/variants.yaml with its numbers over those of the scale at which they hold."""
+    ratios = {}
+    for key, number in value.items():
+        whole = own.get(key)
+        if key == "extends" and isinstance(number, dict):
+            ratios[key] = as_ratios(number, own)
+        elif whole and isinstance(number, int | float) and not isinstance(number, bool) and number > 0:
+            ratios[key] = number / whole
+        else:
+            ratios[key] = number  # no such number; `parse` refuses what can't be
+    return ratios
+
+
 class Variant(Strict):
-    """A variant of a scale at which arms are trained too: factors of the scale's values."""
+    """A variant of a scale at which arms are trained too.
+
+    Its numbers are over the scale's own, so that one variant serves all scales. recipes/variants.yaml has them as they
+    are at one scale, and `as_ratios` divides.
+    """
 
     tokens: Factor = 1.0
     vocab: Factor = Field(1.0, description="another vocabulary; tokens are then those of as much text, in bytes")
@@ -188,6 +236,12 @@ class Variant(Strict):
     )
 
     @property
+    def numbers(self) -> list[str]:
+        """Its fields that are over the scale's own, where they are given."""
+        given = [*self.model_fields_set, *(self.extends.model_fields_set if self.extends else ())]
+        return sorted(set(given) & set(NUMBERS))
+
+    @property
     def changed(self) -> set[str]:
         """Its fields that make another model, text or optimiser; no run resumes from such a variant."""
         fields = {"vocab", "width", "heads", "people", "tuned", "official_init", "track", "equal_time"}
@@ -209,9 +263,9 @@ class Variant(Strict):
         return self
 
     def at(self, scale: Scale) -> Scale:
-        """Return the scale at this variant; with another vocabulary its tokens are still the scale's.
+        """Return the scale at this variant, but for learning rates, which `stemrepro.config.arm.rates` gives.
 
-        RunTraining.same_text then gives the tokens of as much text.
+        With another vocabulary its tokens are still the scale's; RunTraining.same_text gives those of as much text.
 
         Raises:
             ValueError: heads or a width per head that are no whole number, or a vocabulary that is no whole number.
@@ -219,7 +273,7 @@ class Variant(Strict):
         model, training = scale.model, scale.training
         if self.official_init:
             model = model.model_copy(update={"embedding_std": None, "head_std": None})
-            training = training.model_copy(update={"embedding_rate_factor": 1.0, "embedding_decay_factor": 1.0})
+            training = training.model_copy(update={"embedding_decay_factor": 1.0})
         width, ffn_width, vocab = self.width * model.width, self.width * model.ffn_width, self.vocab * model.vocab
         heads = self.heads * model.heads
         if heads % 1 or width % (2 * heads) or ffn_width % 1:
@@ -251,5 +305,4 @@ class Variant(Strict):
                 "clip": self.clip * training.clip,
                 "evals": max(1, round(self.tokens * training.evals)),  # as many tokens apart as at the scale
             }),
-            "learning_rate": self.learning_rate * scale.learning_rate,
         })  # fmt: skip

@@ -126,9 +126,20 @@ def test_a_matched_shape_has_the_rate_of_its_width_and_its_own_as_its_study_foun
     assert at(tuned=True, width=2, heads=2)[1:] == (0.01, 6.0)
 
 
-def test_rate_and_clip_are_factors(tiny):
-    scaled = Variant(learning_rate=4, clip=10).at(tiny)
-    assert (scaled.learning_rate, scaled.training.clip) == (4 * tiny.learning_rate, 10 * tiny.training.clip)
+def test_rate_and_clip_are_factors(catalog, tiny):
+    _, training = run_settings(Address(MAIN, "dense"), catalog.arms["dense"], Variant(learning_rate=4, clip=10), tiny)
+    assert (training.learning_rate, training.clip) == (4 * tiny.learning_rate, 10 * tiny.training.clip)
+
+
+def test_numbers_of_a_variant_hold_at_its_scale_and_are_scaled_to_others(catalog):
+    """By hand: 324,608 of the ladder's 38,630,400 tokens, 64 of its width's 32, 0.032 over its rate of 0.004."""
+    rung = catalog.variants["rung-1"]
+    assert (rung.tokens, rung.learning_rate, rung.width) == (324608 / 38630400, 8, 1)
+    assert catalog.variants["wide-rung-1"].width == 2
+    assert catalog.variants["longer"].extends.sequence == 256 / 64
+    assert catalog.variants["people-sixth"].people == 64 / 384
+    assert rung.at(catalog.scales["ladder"]).training.tokens == 324608
+    assert rung.at(catalog.scales["smoke"]).training.tokens == 1024  # of 8,192, and a step at least
 
 
 def test_a_vocabulary_of_its_own_is_a_whole_number(tiny):

@@ -49,7 +49,7 @@ def test_runs_that_resume_from_others_are_planned_with_them(sample, tmp_path, mo
     (tmp_path / "data/tiny").mkdir(parents=True)
     (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
     variants, recipe = tmp_path / "recipes/variants.yaml", tmp_path / "recipes/rivals.yaml"
-    variants.write_text(variants.read_text() + "later: {tokens: 0.5, extends: {sequence: 2, rope: 10, tables: anew}}\n")
+    variants.write_text(variants.read_text() + "later: {at: tiny, tokens: 768, extends: {sequence: 64, rope: 100000, tables: anew}}\n")
     settings = yaml.safe_load(recipe.read_text())
     settings["variants"]["later"] = {"arms": ["dense", "stem-full"], "seeds": 2}
     recipe.write_text(yaml.safe_dump(settings))
@@ -101,7 +101,8 @@ def blended(sample, tmp_path, monkeypatch):
     shutil.copytree(ROOT / "recipes", "recipes")
     (tmp_path / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY | {"mid": "mid-sample"}))
     variants, recipe = tmp_path / "recipes/variants.yaml", tmp_path / "recipes/mid_training.yaml"
-    back, more = "{tokens: 0.5, extends: {after: mid}}", "{tokens: 0.2, extends: {after: mid, text: mid, sequence: 2}}"
+    back = "{at: tiny, tokens: 768, extends: {after: mid}}"
+    more = "{at: tiny, tokens: 256, extends: {after: mid, text: mid, sequence: 64}}"
     variants.write_text(f"{variants.read_text()}back: {back}\nmore: {more}\n")
     settings = yaml.safe_load(recipe.read_text()) | {"scales": ["tiny"]}
     settings["variants"] |= {"back": {"scores": ["losses"], "seeds": 5}, "more": {"scores": ["losses"], "seeds": 5}}
