@@ -3,12 +3,14 @@
 import json
 import re
 import reprlib
+from dataclasses import is_dataclass
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, with_config
 
 from stemrepro.common.errors import UserError
 
@@ -28,28 +30,49 @@ def later(default: Any, **more: Any) -> Any:
     return Field(default, exclude_if=lambda value: value == default, **more)
 
 
+RULES = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
 class Strict(BaseModel):
     """A record with fixed keys that never changes and holds finite numbers alone."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = RULES | ConfigDict(frozen=True)
 
 
-Record = TypeVar("Record", bound=Strict)
+Record = TypeVar("Record")
+"""A Strict, or a frozen dataclass, which `parse` checks by the same rules; made by hand, a dataclass is not checked."""
 
 
-def _records(kind: Any) -> list[type[BaseModel]]:
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    if is_dataclass(kind) and not hasattr(kind, "__pydantic_config__"):
+        with_config(RULES)(kind)
+    return TypeAdapter(kind)
+
+
+def _fields(kind: type) -> dict[str, Any]:
+    if issubclass(kind, BaseModel):
+        return {name: field.annotation for name, field in kind.model_fields.items()}
+    return get_type_hints(kind)
+
+
+def _records(kind: Any) -> list[type]:
+    if isinstance(kind, type) and (issubclass(kind, BaseModel) or is_dataclass(kind)):
         return [kind]
     return [record for part in get_args(kind) for record in _records(part)]
 
 
-def _keys(model: type[BaseModel], place: tuple[str | int, ...]) -> list[str]:
+def _keys(model: type, place: tuple[str | int, ...]) -> list[str]:
     """Return the keys of the records that may stand at a place in a record."""
     models = [model]
     for part in place:  # those of lists and mappings are no fields
-        fields = [one.model_fields[part].annotation for one in models if part in one.model_fields]
-        models = [record for field in fields for record in _records(field)] or models
-    return list(dict.fromkeys(key for one in models for key in one.model_fields))
+        kinds = [_fields(one)[str(part)] for one in models if part in _fields(one)]
+        models = [record for kind in kinds for record in _records(kind)] or models
+    return list(dict.fromkeys(key for one in models for key in _fields(one)))
+
+
+STRANGE = ("extra_forbidden", "unexpected_keyword_argument")
+"""Pydantic's errors for a key that a Strict, or a dataclass, doesn't have."""
 
 
 def parse(model: type[Record], value: object, file: Path, key: str = "", exact: bool = False) -> Record:
@@ -60,18 +83,23 @@ def parse(model: type[Record], value: object, file: Path, key: str = "", exact: 
     """
     try:
         if exact:  # as JSON, which has lists for tuples
-            return model.model_validate_json(json.dumps(value, default=str), strict=True)
-        return model.model_validate(value)
+            return _adapter(model).validate_json(json.dumps(value, default=str), strict=True)
+        return _adapter(model).validate_python(value)
     except ValidationError as error:
-        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")  # else it is said to be missing
+        first = min(error.errors(), key=lambda one: one["type"] not in STRANGE)  # else it is said to be missing
         where = ".".join(filter(None, [key, *map(str, first["loc"])]))
         got = "" if isinstance(first["input"], dict) else f" (got {reprlib.repr(first['input'])})"
-        if first["type"] == "extra_forbidden":
+        if first["type"] in STRANGE:
             known = _keys(model, first["loc"][:-1])
             near = "".join(f" did you mean '{name}'?" for name in get_close_matches(str(first["loc"][-1]), known, n=1))
             raise UserError(f"{file}: unknown key '{where}';{near} known are {', '.join(known)}") from error
         message = first["msg"].removeprefix("Value error, ")
         raise UserError(f"{file}: {where + ': ' if where else ''}{message}{got}") from error
+
+
+def dumped(record: object) -> dict[str, Any]:
+    """Return a record as JSON has it, for hashes and files."""
+    return _adapter(type(record)).dump_python(record, mode="json")
 
 
 NUMBER = re.compile(r"[0-9][0-9_]*(\.[0-9_]*)?(e[-+]?[0-9]+)?|0o[0-7_]+")

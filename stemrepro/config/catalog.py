@@ -19,7 +19,7 @@ from stemrepro.config.mixes import BlendMix, Mix, is_large, parse_mix
 from stemrepro.config.paper import Cells, Paper
 from stemrepro.config.recipe import Claim, Estimate, Recipe
 from stemrepro.config.retrofit import KINDS, check
-from stemrepro.config.scale import Scale, Shape, Variant, as_ratios, own_numbers
+from stemrepro.config.scale import NUMBERS, Scale, Shape, Variant, as_ratios, own_numbers
 from stemrepro.config.scores import SCORE_KINDS
 
 NO_RECIPES = ("models", "model_cards", "arms", "mixes", "paper", "questions", "variants", "shapes")
@@ -118,9 +118,9 @@ def _variants(file: Path, scales: dict[str, Scale], mixes: dict[str, Mix | Blend
         if at:
             own = own_numbers(scales[at], getattr(mixes.get(scales[at].data), "people", None))
             value = as_ratios(fields, own)
-        variants[name] = variant = parse(Variant, value, file, name)
-        if not at and (numbers := variant.numbers):
+        elif numbers := [key for key in NUMBERS if key in {*fields, *(fields.get("extends") or ())}]:
             raise UserError(f"{file}: {name}.{numbers[0]}: say at which scale it is so, as in 'at: laptop'")
+        variants[name] = parse(Variant, value, file, name)
     return variants
 
 

@@ -1,67 +1,96 @@
 """Where text may come from, as typed records (recipes/mixes.yaml)."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.yaml_records import Fraction, Name, Positive, Strict, later, parse
+from stemrepro.common.yaml_records import Fraction, Name, Positive, parse
 from stemrepro.config.sources import SOURCES
 
+Some = Annotated[tuple[Positive, ...], Field(min_length=1)]
+Text = Annotated[str, Field(min_length=1)]
 
-class ArchiveMix(Strict):
-    """Text of the pinned archives."""
+
+def _in_archives(sources: tuple[str, ...]) -> tuple[str, ...]:
+    if strange := [source for source in sources if source not in SOURCES]:
+        raise ValueError(f"there is no source '{strange[0]}'; choose one of {', '.join(SOURCES)}")
+    if len(set(sources)) < len(sources):
+        raise ValueError("a source is named twice; name each once")
+    return sources
+
+
+Sources = Annotated[tuple[str, ...], AfterValidator(_in_archives)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchiveMix:
+    """Text of the pinned archives.
+
+    Attributes:
+        sources: names of stemrepro/config/sources.py, in reading order.
+        near_duplicates: what is compared: documents within a source, or passages across the whole mix.
+    """
 
     kind: Literal["archives"]
-    sources: tuple[str, ...] = Field(min_length=1, description="names of stemrepro/config/sources.py, in reading order")
-    near_duplicates: Literal["documents", "passages"] = Field(
-        "documents", description="what is compared: documents within a source, or passages across the whole mix"
-    )
-
-    @field_validator("sources")
-    @classmethod
-    def _in_archives(cls, sources: tuple[str, ...]) -> tuple[str, ...]:
-        for source in sources:
-            if source not in SOURCES:
-                raise ValueError(f"there is no source '{source}'; choose one of {', '.join(SOURCES)}")
-        if len(set(sources)) < len(sources):
-            raise ValueError("a source is named twice; name each once")
-        return sources
+    sources: Annotated[Sources, Field(min_length=1)]
+    near_duplicates: Literal["documents", "passages"] = "documents"
 
 
-class SampleMix(Strict):
-    """Text vendored with the package."""
+def _is_documents(value: str) -> bool:
+    return value == "documents"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleMix:
+    """Text vendored with the package: prose ("documents"), or text of another kind."""
 
     kind: Literal["sample"]
-    file: Literal["documents", "mathematics", "code"] = later("documents", description="prose, or text of another kind")
+    # Fields with exclude_if were added after files had been written: at their defaults those and their hashes stay.
+    file: Annotated[Literal["documents", "mathematics", "code"], Field(exclude_if=_is_documents)] = "documents"
 
 
-class HubMix(Strict):
-    """A dataset of the Hugging Face hub, or a local folder that `datasets.load_dataset` reads."""
+def _is_file(value: str) -> bool:
+    return value == "file"
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubMix:
+    """A dataset of the Hugging Face hub, or a local folder that `datasets.load_dataset` reads.
+
+    Attributes:
+        dataset: owner/name, or a folder.
+        config: the dataset's configuration.
+        revision: branch, tag or commit; the commit read is recorded.
+        streaming: read only as much as is needed, without downloading the rest.
+        text: column that holds a document's text.
+        megabytes: text to take, in the dataset's order.
+        document: what a document is in .txt files; elsewhere a row is one.
+        sample: kilobytes of it in corpus.parquet; for a text that memory can't hold (stemrepro.data.large).
+    """
 
     kind: Literal["hub"]
-    dataset: str = Field(min_length=1, description="owner/name, or a folder")
-    config: str | None = Field(None, description="the dataset's configuration")
+    dataset: Text
+    config: str | None = None
     split: str = "train"
-    revision: str = Field("main", description="branch, tag or commit; the commit read is recorded")
-    streaming: bool = Field(True, description="read only as much as is needed, without downloading the rest")
-    text: str = Field("text", description="column that holds a document's text")
-    megabytes: Positive = Field(description="text to take, in the dataset's order")
-    document: Literal["file", "line"] = later(
-        "file", description="what a document is in .txt files; elsewhere a row is one"
-    )
-    sample: Positive | None = later(
-        None, description="kilobytes of it in corpus.parquet; for a text that memory can't hold (stemrepro.data.large)"
-    )
+    revision: str = "main"
+    streaming: bool = True
+    text: str = "text"
+    megabytes: Positive
+    document: Annotated[Literal["file", "line"], Field(exclude_if=_is_file)] = "file"
+    sample: Annotated[Positive | None, Field(exclude_if=_is_none)] = None
     licence: str
     attribution: str
 
-    @model_validator(mode="after")
-    def _streamed(self) -> "HubMix":
+    def __post_init__(self) -> None:
         if self.sample and not self.streaming:
             raise ValueError("a mix with a sample is read as it streams; leave streaming out")
-        return self
 
     @property
     def local(self) -> bool:
@@ -69,57 +98,65 @@ class HubMix(Strict):
         return Path(self.dataset).is_dir()
 
 
-class ProseMix(Strict):
-    """What is made of prose, and where that is from."""
-
-    vendored: bool = Field(False, description="all of the vendored sample; no download")
-    sources: tuple[str, ...] = Field(
-        (), description="prose, by names of stemrepro/config/sources.py; none with `vendored`"
-    )
-
-    @model_validator(mode="after")
-    def _has_prose(self) -> Self:
-        if self.vendored == bool(self.sources):
-            raise ValueError("a mix with prose has either `sources` of it or `vendored: true`")
-        if strange := [source for source in self.sources if source not in SOURCES]:
-            raise ValueError(f"there is no source '{strange[0]}'; choose one of {', '.join(SOURCES)}")
-        return self
+def _check_prose(vendored: bool, sources: tuple[str, ...]) -> None:
+    if vendored == bool(sources):
+        raise ValueError("a mix with prose has either `sources` of it or `vendored: true`")
 
 
-class FactsMix(ProseMix):
-    """Facts about countries in many wordings, mixed with prose (stemrepro.data.atlas)."""
+@dataclass(frozen=True, kw_only=True)
+class FactsMix:
+    """Facts about countries in many wordings, mixed with prose (stemrepro.data.atlas).
 
+    Attributes:
+        vendored: all of the vendored sample; no download.
+        sources: prose, by names of stemrepro/config/sources.py; none with `vendored`.
+        kilobytes: of prose, in an order that has nothing to do with content.
+        entities: countries.
+        always: countries that are among them in any case.
+        repeats: how often the training split states a fact.
+        untold: share of each relation's facts that it doesn't state.
+        whole: share of the one-word names that are one token; others are several.
+    """
+
+    vendored: bool = False
+    sources: Sources = ()
     kind: Literal["facts"]
-    kilobytes: Positive = Field(description="of prose, in an order that has nothing to do with content")
-    entities: Positive = Field(description="countries")
-    always: tuple[str, ...] = Field((), description="countries that are among them in any case")
-    repeats: Positive = Field(description="how often the training split states a fact")
-    untold: Fraction = Field(description="share of each relation's facts that it doesn't state")
-    whole: Fraction = Field(description="share of the one-word names that are one token; others are several")
+    kilobytes: Positive
+    entities: Positive
+    always: tuple[str, ...] = ()
+    repeats: Positive
+    untold: Fraction
+    whole: Fraction
 
-    @model_validator(mode="after")
-    def _fits(self) -> "FactsMix":
+    def __post_init__(self) -> None:
+        _check_prose(self.vendored, self.sources)
         if len(self.always) > self.entities:
             raise ValueError(f"always names {len(self.always)} countries, entities is {self.entities}")
-        return self
 
 
 MOST_WORDS = (14 * 5) ** 2
 """Words that stemrepro.data.recall can make up."""
 
 
-class RecallMix(Strict):
-    """Keys and values to be recalled in context (stemrepro.data.recall)."""
+@dataclass(frozen=True, kw_only=True)
+class RecallMix:
+    """Keys and values to be recalled in context (stemrepro.data.recall).
+
+    Attributes:
+        keys, values: numbers of words that are keys, and values.
+        pairs: numbers of pairs of a document, in turn.
+        length: tokens of a document with its end mark: the scale's sequence.
+        documents: of the training split.
+    """
 
     kind: Literal["recall"]
-    keys: Positive = Field(description="words that are keys")
-    values: Positive = Field(description="words that are values")
-    pairs: tuple[Positive, ...] = Field(min_length=1, description="numbers of pairs of a document, in turn")
-    length: Positive = Field(description="tokens of a document with its end mark: the scale's sequence")
-    documents: Positive = Field(description="of the training split")
+    keys: Positive
+    values: Positive
+    pairs: Some
+    length: Positive
+    documents: Positive
 
-    @model_validator(mode="after")
-    def _fits(self) -> "RecallMix":
+    def __post_init__(self) -> None:
         if self.keys + self.values > MOST_WORDS:
             raise ValueError(f"{self.keys} keys and {self.values} values: there are {MOST_WORDS} words")
         if self.length % 2 == 0:
@@ -128,26 +165,32 @@ class RecallMix(Strict):
             raise ValueError(
                 f"pairs {max(self.pairs)}: more than there are keys ({self.keys}) or a quarter of length {self.length}"
             )
-        return self
 
 
-class InventedMix(Strict):
-    """People who don't exist, and facts about each (stemrepro.data.invented)."""
+@dataclass(frozen=True, kw_only=True)
+class InventedMix:
+    """People who don't exist, and facts about each (stemrepro.data.invented).
+
+    Attributes:
+        names: number of first names, and of last names.
+        attributes: that every person has.
+        values: of an attribute.
+        people: that the scale's own text tells of; variants take other numbers.
+        exposures: how often each is told of.
+    """
 
     kind: Literal["invented"]
-    names: Positive = Field(description="first names, and as many last names")
-    attributes: Positive = Field(description="that every person has")
-    values: Positive = Field(description="of an attribute")
-    people: Positive = Field(description="that the scale's own text tells of; variants take other numbers")
-    exposures: Positive = Field(description="how often each is told of")
+    names: Positive
+    attributes: Positive
+    values: Positive
+    people: Positive
+    exposures: Positive
 
-    @model_validator(mode="after")
-    def _fits(self) -> "InventedMix":
+    def __post_init__(self) -> None:
         if (count := 2 * self.names + self.attributes * (1 + self.values)) > MOST_WORDS:
             raise ValueError(f"names, attributes and values are {count} words; there are {MOST_WORDS}")
         if self.people > self.names**2:
             raise ValueError(f"people {self.people}: {self.names} first and last names make {self.names**2}")
-        return self
 
     @property
     def length(self) -> int:
@@ -155,58 +198,82 @@ class InventedMix(Strict):
         return 2 + 2 * self.attributes + 1
 
 
-class NeedlesMix(ProseMix):
-    """Words with values between the clauses of prose (stemrepro.data.needles)."""
+@dataclass(frozen=True, kw_only=True)
+class NeedlesMix:
+    """Words with values between the clauses of prose (stemrepro.data.needles).
 
+    Attributes:
+        vendored, sources: as in FactsMix.
+        plain: kilobytes of prose without needles, from which the vocabulary is made.
+        kilobytes: of prose with needles between its clauses.
+        keys, values: numbers of words that are keys, and values.
+        of_document: keys of a document, one of these by chance.
+        clauses: of a document.
+        needles: after a clause, at most; one at least.
+        bare: share of the documents that are keys and values alone.
+    """
+
+    vendored: bool = False
+    sources: Sources = ()
     kind: Literal["needles"]
-    plain: Positive = Field(description="kilobytes of prose without needles, from which the vocabulary is made")
-    kilobytes: Positive = Field(description="of prose with needles between its clauses")
-    keys: Positive = Field(description="words that are keys")
-    values: Positive = Field(description="words that are values")
-    of_document: tuple[Positive, ...] = Field(min_length=1, description="keys of a document, one of these by chance")
-    clauses: Positive = Field(description="of a document")
-    needles: Positive = Field(description="after a clause, at most; one at least")
-    bare: Fraction = Field(description="share of the documents that are keys and values alone")
+    plain: Positive
+    kilobytes: Positive
+    keys: Positive
+    values: Positive
+    of_document: Some
+    clauses: Positive
+    needles: Positive
+    bare: Fraction
 
-    @model_validator(mode="after")
-    def _fits(self) -> "NeedlesMix":
+    def __post_init__(self) -> None:
+        _check_prose(self.vendored, self.sources)
         if self.keys + self.values > MOST_WORDS:
             raise ValueError(f"{self.keys} keys and {self.values} values: there are {MOST_WORDS} words")
         if max(self.of_document) > self.keys:
             raise ValueError(f"of_document {max(self.of_document)}: more than there are keys ({self.keys})")
         if self.bare == 1:
             raise ValueError("bare 1: without prose there is nothing to hide a needle in; it must be below 1")
-        return self
 
 
-class BlendPart(Strict):
-    """Text of another kind, and its share."""
+@dataclass(frozen=True, kw_only=True)
+class BlendPart:
+    """Text of another kind, and its share of the training tokens."""
 
-    share: Fraction = Field(description="of the training tokens")
+    share: Fraction
     mix: Annotated[ArchiveMix | SampleMix | HubMix, Field(discriminator="kind")]
 
 
-class BlendMix(Strict):
-    """A scale's own text with text of other kinds, for a later stage of training (stemrepro.data.blend)."""
+@dataclass(frozen=True, kw_only=True)
+class BlendMix:
+    """A scale's own text with text of other kinds, for a later stage of training (stemrepro.data.blend).
+
+    Attributes:
+        own: share of the scale's own text, of the training tokens.
+        parts: the other texts; their names become their sources'.
+    """
 
     kind: Literal["blend"]
-    own: Fraction = Field(description="share of the scale's own text, of the training tokens")
-    parts: dict[Name, BlendPart] = Field(min_length=1, description="the other texts; their names become their sources'")
+    own: Fraction
+    parts: Annotated[dict[Name, BlendPart], Field(min_length=1)]
 
-    @model_validator(mode="after")
-    def _whole(self) -> "BlendMix":
+    def __post_init__(self) -> None:
         if taken := {"own", "prose", "all"} & self.parts.keys():
             raise ValueError(f"a part can't be called '{min(taken)}'; results call the own text or means so")
         if abs((total := self.own + sum(part.share for part in self.parts.values())) - 1) > 1e-6:
             raise ValueError(f"the shares of own and parts come to {total:g}; they must come to 1")
-        return self
 
 
 Mix = ArchiveMix | SampleMix | HubMix | FactsMix | RecallMix | InventedMix | NeedlesMix
 MIX_KINDS: dict[str, type[Mix | BlendMix]] = {
-    "archives": ArchiveMix, "sample": SampleMix, "hub": HubMix, "facts": FactsMix, "recall": RecallMix,
-    "invented": InventedMix, "needles": NeedlesMix, "blend": BlendMix,
-}  # fmt: skip
+    "archives": ArchiveMix,
+    "sample": SampleMix,
+    "hub": HubMix,
+    "facts": FactsMix,
+    "recall": RecallMix,
+    "invented": InventedMix,
+    "needles": NeedlesMix,
+    "blend": BlendMix,
+}
 MADE = ("facts", "recall", "invented", "needles")
 """Kinds whose text is made for a recipe; they have no benchmark items."""
 

@@ -5,54 +5,61 @@ A cell is named block/row/column, "table-3-350m/dense/average". A cell without a
 
 import math
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
-
 from stemrepro.common.errors import UserError, unknown
-from stemrepro.common.yaml_records import Strict, parse, read_yaml
+from stemrepro.common.yaml_records import parse, read_yaml
 
 Confidence = Literal["read", "secondary", "figure", "inferred"]
 CONFIDENCES: tuple[Confidence, ...] = ("read", "inferred", "secondary", "figure")
-"""From the surest to the least sure."""
+"""From the surest to the least sure: in its abstract, the authors' blog, README or code; computed from others; in
+secondary notes; read off an image."""
 
 
-class Cell(Strict):
-    """A number of the paper; what is left out is that of its column or block."""
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A number of the paper, None where it was looked for and not found; the rest is its column's or block's."""
 
-    value: float | None = Field(None, description="None: looked for, not found")
+    value: float | None = None
     unit: str | None = None
     source: str | None = None
     confidence: Confidence | None = None
 
 
-class Block(Strict):
-    """One table or figure of the paper."""
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """One table or figure of the paper.
 
-    item: str = Field(description="where the paper has it")
+    Attributes:
+        item: where the paper has it.
+        source: where it was read.
+        by_column: columns with a unit, source or confidence.
+    """
+
+    item: str
     title: str = ""
-    source: str = Field(description="where it was read")
+    source: str
     confidence: Confidence = "read"
     unit: str
     columns: tuple[str, ...]
-    by_column: dict[str, Cell] = Field(default_factory=dict, description="columns with a unit, source or confidence")
+    by_column: dict[str, Cell] = field(default_factory=dict)
     rows: dict[str, tuple[float | Cell | None, ...]]
 
 
-class PaperNumber(Strict):
+@dataclass(frozen=True, kw_only=True)
+class PaperNumber:
     """A number of the paper with where it was read and how sure that is."""
 
     value: float
     unit: str
     source: str
-    confidence: Confidence = Field(
-        description="read in its abstract, the authors' blog, README or code / secondary notes / read off an image / "
-        "computed from others"
-    )
+    confidence: Confidence
 
 
-class Cells(Strict):
+@dataclass(frozen=True, kw_only=True)
+class Cells:
     """A number that follows from cells: one of them, or the first less the second."""
 
     cells: tuple[str, ...]
@@ -140,4 +147,4 @@ class Paper:
                         "cell": f"{name}/{row}/{column}",
                         "item": block.item,
                         "title": block.title,
-                    } | cell.model_dump()
+                    } | asdict(cell)

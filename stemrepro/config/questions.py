@@ -1,39 +1,46 @@
 """What readers ask, and which claims answer it: recipes/questions.yaml, held against the catalog."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import StringConstraints
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.paths import RECIPES
-from stemrepro.common.yaml_records import Strict, checked_name, parse, read_yaml
+from stemrepro.common.yaml_records import checked_name, parse, read_yaml
 from stemrepro.config.catalog import Catalog
 
 FILE = "questions.yaml"
 Panel = Annotated[str, StringConstraints(pattern=r"^[^/]+/[a-z]$")]
 
 
-class Question(Strict):
-    """A question, and the claims that answer it, each as recipe/claim."""
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A question, and the claims that answer it, each as recipe/claim.
+
+    Attributes:
+        supports: claims that say yes where they are supported.
+        opposes: claims that say no where they are supported.
+        also: claims that are shown and decide nothing.
+        number: the claim whose effect is shown; left out, printed numbers that come out are counted.
+        label: what that number is.
+        panel: picture: recipe/letter of the panel.
+    """
 
     asked: str
-    supports: tuple[str, ...] = Field((), description="claims that say yes where they are supported")
-    opposes: tuple[str, ...] = Field((), description="claims that say no where they are supported")
-    also: tuple[str, ...] = Field((), description="claims that are shown and decide nothing")
-    number: str | None = Field(
-        None, description="the claim whose effect is shown; left out, printed numbers that come out are counted"
-    )
-    label: str = Field(description="what that number is")
-    panel: Panel = Field(description="picture: recipe/letter of the panel")
+    supports: tuple[str, ...] = ()
+    opposes: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    number: str | None = None
+    label: str
+    panel: Panel
 
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def __post_init__(self) -> None:
         if not (self.supports or self.opposes):
             raise ValueError("a question needs claims under supports or opposes, which decide its answer")
         if self.number is not None and self.number not in self.claims():
             raise ValueError(f"number '{self.number}' is none of its claims ({', '.join(self.claims())})")
-        return self
 
     def claims(self) -> tuple[str, ...]:
         """Return all its claims."""

@@ -3,6 +3,7 @@
 stemrepro.config.catalog reads and checks the files.
 """
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
@@ -105,23 +106,30 @@ class Estimate(Strict):
         return abs(value - self.paper.value) / self.tolerance
 
 
-class Task(Strict):
-    """A benchmark of a recipe."""
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A benchmark of a recipe.
+
+    Attributes:
+        score: lm-eval's metric that it is judged by; max_length: that which an item's field of this name names.
+    """
 
     label: str
-    score: Literal["acc", "acc_norm", "exact_match", "score", "max_length"] = Field(
-        description="lm-eval's metric that it is judged by; max_length: that which an item's field of this name names"
-    )
+    score: Literal["acc", "acc_norm", "exact_match", "score", "max_length"]
 
 
-class VariantRequest(Strict):
-    """What a recipe wants of a variant of recipes/variants.yaml."""
+@dataclass(frozen=True, kw_only=True)
+class VariantRequest:
+    """What a recipe wants of a variant of recipes/variants.yaml.
 
-    arms: tuple[Name, ...] = Field((), description="trained there; all of the recipe's when left out")
+    Attributes:
+        arms: trained there; all of the recipe's when left out.
+        scores: of these; steps: losses and gradient norms of training, step by step.
+    """
+
+    arms: tuple[Name, ...] = ()
     seeds: Positive = 3
-    scores: tuple[VariantScore, ...] = Field(
-        ("losses",), description="steps: losses and gradient norms of training, step by step"
-    )
+    scores: tuple[VariantScore, ...] = ("losses",)
 
 
 class Recipe(Strict):

@@ -1,11 +1,13 @@
 """How big: the fields of recipes/scales/*.yaml, and the variants of recipes/variants.yaml that lie next to a scale."""
 
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.yaml_records import Factor, Fraction, Name, Positive, Strict, later
+from stemrepro.config.address import MAIN
 from stemrepro.config.parallel import Parallel
 from stemrepro.config.retrofit import KINDS, Kind
 from stemrepro.config.scores import Benchmarks, Evaluation, Geometry, OfSomeScales
@@ -39,31 +41,48 @@ class Shape(Strict):
     )
 
 
-class Counting(Strict):
-    """What is counted in the text without any model: distinct tokens and hits of row caches."""
+@dataclass(frozen=True, kw_only=True)
+class Counting:
+    """What is counted in the text without any model: distinct tokens and hits of row caches.
 
-    vocab: Positive = Field(description="a second vocabulary, nearer the paper's than the model's is")
-    length: Positive = Field(description="tokens of the longest context")
-    cache_tokens: Positive = Field(description="tokens per source that are streamed through the caches, at most")
+    Attributes:
+        vocab: a second vocabulary, nearer the paper's than the model's is.
+        length: tokens of the longest context.
+        cache_tokens: tokens per source that are streamed through the caches, at most.
+    """
+
+    vocab: Positive
+    length: Positive
+    cache_tokens: Positive
 
 
-class TunedSettings(Strict):
+def _is_one(value: float) -> bool:
+    return value == 1
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedSettings:
     """Settings at which a family of arms learns best, from the scale's study; a field left out is the scale's."""
 
     learning_rate: Factor
     table_rate_factor: Factor = 1.0
-    table_decay_factor: float = later(1.0, ge=0)
-    table_init: TableInit | None = later(None)
+    # Added after files had been written: left out at its default, so that those and their hashes stay.
+    table_decay_factor: Annotated[float, Field(ge=0, exclude_if=_is_one)] = 1.0
+    table_init: Annotated[TableInit | None, Field(exclude_if=_is_none)] = None
     embedding_std: Factor | None = None
     head_std: Factor | None = None
     embedding_rate_factor: Factor | None = None
-    embedding_decay_factor: float | None = Field(None, ge=0)
+    embedding_decay_factor: Annotated[float | None, Field(ge=0)] = None
     warmup: Fraction | None = None
 
     @property
     def given(self) -> dict[str, Any]:
         """Its fields that are not the scale's."""
-        return self.model_dump(exclude_none=True)
+        return {key: value for key, value in asdict(self).items() if value is not None}
 
 
 class Scale(OfSomeScales):
@@ -130,28 +149,33 @@ class Scale(OfSomeScales):
         return self.step_times.get(arm, 1.0)
 
 
-class Extension(Strict):
+@dataclass(frozen=True, kw_only=True)
+class Extension:
     """A later stage of training that resumes from the finished run of the same arm and seed.
 
     It keeps the weights and the optimiser's state. It goes on with sequences of another length, with another text, or
     with what follows in the same text.
+
+    Attributes:
+        after: the variant at which that run is; the scale itself when left out.
+        arm: the dense arm that tables are made of.
+        text: mid: the blend that the scale names under `mid`.
+        sequence: over the scale's tokens per sequence; a step has as many tokens as before.
+        rope: over the scale's base of the rotary angles.
+        document_mask: attention stays inside a document, whatever it does at the scale.
+        tables: anew: drawn and optimised from the start, as the official code does after init_ckpt_path; with `arm`
+            next to that arm's weights. The others: made of a dense arm's run (stemrepro/training/retrofit_rows.py).
     """
 
-    after: Name = Field("main", description="the variant at which that run is; the scale itself when left out")
-    arm: Name | None = Field(None, description="the dense arm that tables are made of")
-    text: Literal["own", "mid"] = Field("own", description="mid: the blend that the scale names under `mid`")
-    sequence: Factor = Field(1.0, description="of the tokens per sequence; a step has as many tokens as before")
-    rope: Factor = Field(1.0, description="of the base of the rotary angles")
-    document_mask: bool = Field(False, description="attention stays inside a document, whatever it does at the scale")
-    tables: Literal["kept", "anew", Kind] = Field(
-        "kept",
-        description="anew: drawn and optimised from the start, as the official code does after init_ckpt_path; "
-        "with `arm` next to that arm's weights; "
-        "the others: made of a dense arm's run (stemrepro/training/retrofit_rows.py)",
-    )
+    after: Name = MAIN
+    arm: Name | None = None
+    text: Literal["own", "mid"] = "own"
+    sequence: Factor = 1.0
+    rope: Factor = 1.0
+    document_mask: bool = False
+    tables: Literal["kept", "anew", Kind] = "kept"
 
-    @model_validator(mode="after")
-    def _from_dense(self) -> "Extension":
+    def __post_init__(self) -> None:
         if self.arm is None and self.tables in KINDS:
             raise ValueError(f"tables '{self.tables}' are made of a dense arm; name it in 'arm'")
         if self.arm is not None and self.tables == "kept":
@@ -161,7 +185,6 @@ class Extension(Strict):
                 "a retrofit goes on with the text that rows are made of, in sequences as long; "
                 "leave 'sequence' and 'text' out"
             )
-        return self
 
 
 NUMBERS = ("tokens", "vocab", "width", "heads", "learning_rate", "clip", "people", "sequence", "rope")
@@ -234,12 +257,6 @@ class Variant(Strict):
         False,
         description="input embeddings and head initialised as in the official code, with the learning rate of the rest",
     )
-
-    @property
-    def numbers(self) -> list[str]:
-        """Its fields that are over the scale's own, where they are given."""
-        given = [*self.model_fields_set, *(self.extends.model_fields_set if self.extends else ())]
-        return sorted(set(given) & set(NUMBERS))
 
     @property
     def changed(self) -> set[str]:

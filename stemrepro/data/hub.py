@@ -24,6 +24,7 @@ from typing import Any
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest, read_json, sha256, sync, write_json
 from stemrepro.common.progress import bar
+from stemrepro.common.yaml_records import dumped
 from stemrepro.config.mixes import HubMix
 
 LEADING = re.compile(r"\A\ufeff?(?:[^\S\n]*\n)*")
@@ -281,7 +282,7 @@ def take_parts(mix: HubMix, revision: str, tables: Iterable[Table], folder: Path
     import pyarrow
     from pyarrow import parquet
 
-    begin(folder / PARTS, {"asked": mix.model_dump(mode="json"), "revision": revision})
+    begin(folder / PARTS, {"asked": dumped(mix), "revision": revision})
     notes = []
     while (note := folder / PARTS / f"{len(notes):05d}.json").exists():
         notes.append(read_json(note))
@@ -319,7 +320,7 @@ def take(mix: HubMix, folder: Path) -> None:
     Raises:
         UserError: no such dataset, configuration, split or column; no network; something in it can't be read; no text.
     """
-    about, request = folder / "hub.json", mix.model_dump(mode="json")
+    about, request = folder / "hub.json", dumped(mix)
     existing = read_json(about) if about.exists() else {}
     if existing.get("asked") == request and not mix.local:
         return

@@ -9,7 +9,7 @@ task.
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -70,7 +70,7 @@ class Deal:
     @classmethod
     def of(cls, mix: NeedlesMix) -> "Deal":
         """Return a mix's settings of it."""
-        return cls(**mix.model_dump(include=set(cls.__dataclass_fields__)))
+        return cls(**{field.name: getattr(mix, field.name) for field in fields(cls)})
 
     def words(self) -> tuple[list[str], list[str]]:
         """Return keys and values."""

@@ -16,7 +16,7 @@ from stemrepro.common.files import digest, locked, sha256, write_json
 from stemrepro.common.paths import DATA, RUNS, SCORES
 from stemrepro.common.provenance import provenance
 from stemrepro.common.workers import Job, run_jobs
-from stemrepro.common.yaml_records import Strict
+from stemrepro.common.yaml_records import dumped
 from stemrepro.config.address import Address
 from stemrepro.config.scores import FILES, SCORE_KINDS, KindName
 from stemrepro.evaluation.run_tokenizer import tokenizer_from
@@ -80,8 +80,7 @@ def score_key(runs: list[Run], kind: KindName, given: dict) -> str:
     return digest({
         "runs": [[run.seed, run.diverged, weights_hash(run), _hash(run.folder / "metrics.jsonl")] for run in runs],
         "text": _hash(runs[0].blocks / "index.json"),
-        "asked": {name: value.model_dump(mode="json") if isinstance(value, Strict) else value
-                  for name, value in given.items() if not isinstance(value, Path)},
+        "asked": {name: dumped(value) for name, value in given.items() if not isinstance(value, Path)},
         "inputs": [_hash(path) for path in inputs],
         # Costs are here in place of the code that computes them.
         "costs": [flops_per_token(model, training.sequence), parameter_counts(model)],
@@ -98,10 +97,13 @@ def plan_of(run: Run, given: dict) -> dict:
     """
     model, training = run.model.settings, run.training.model_dump(mode="json")
     scoring = {
-        name: value.model_dump(mode="json", exclude={"tasks"}) if isinstance(value, Strict) else value
+        name: dumped(value)
         for name, value in given.items()
         if name not in ("wanted", "count") and not isinstance(value, Path)
     }
+    for settings in scoring.values():
+        if isinstance(settings, dict):
+            settings.pop("tasks", None)
     return {
         "tokens of training": run.training.tokens,
         "tokens a step": run.training.batch * run.training.sequence,

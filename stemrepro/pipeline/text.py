@@ -4,6 +4,7 @@ from pathlib import Path
 
 from stemrepro.common.files import sha256
 from stemrepro.common.paths import DATA, RESULTS, SCORES
+from stemrepro.common.yaml_records import dumped
 from stemrepro.config.mixes import BlendMix, Mix, is_large
 from stemrepro.data.archives import PINS, SAMPLE
 from stemrepro.pipeline.plan import Plan
@@ -38,7 +39,7 @@ def text_of_mix(name: str, mix: Mix, data: Path = DATA) -> tuple[Step, Step]:
         build_corpus(name, mix, raw, corpus)
         write_items(mix, raw, corpus / "corpus.parquet", items)
 
-    about = [name, mix.model_dump(mode="json")]
+    about = [name, dumped(mix)]
     pinned = [sha256(path) for path in (PINS, *sorted(SAMPLE.parent.iterdir()))]
     fetched = Step("fetch", home, (raw,), [*about, pinned, _own_files(mix)], _modules("archives", "hub"), (), fetch)
     return fetched, Step("corpus", home, (corpus, items), about, _modules("corpus", "items"), (fetched,), build)
@@ -97,7 +98,7 @@ def blocks(plan: Plan, corpus: Step, tokens: Step, data: Path = DATA, results: P
 
             write_people(plan.mix, [count], file, home / "people")
 
-        about = [count, plan.mix.model_dump(mode="json")]
+        about = [count, dumped(plan.mix)]
         out = home / "people" / str(count)
         made.append(Step(f"people {count}", home, (out,), about, _modules("vocabularies"), (tokens,), people))
     if plan.blend:
@@ -115,7 +116,7 @@ def _blend(plan: Plan, mix: BlendMix, count: int, tokens: Step, own: Step, data:
         place = (_corpus(plan, data).parent, home / "tokenizer.json", home / "mid", card)
         write_blend(plan.scale.mid, mix, count, *place, own=shards)
 
-    about = [plan.scale.mid, mix.model_dump(mode="json"), count, _own_files(*(part.mix for part in mix.parts.values()))]
+    about = [plan.scale.mid, dumped(mix), count, _own_files(*(part.mix for part in mix.parts.values()))]
     return Step("mid", home, (home / "mid" / "blocks", card), about, _modules("blend"), (tokens, own), make)
 
 
@@ -130,7 +131,7 @@ def counts(plan: Plan, tokens: Step, data: Path = DATA, scores: Path = SCORES) -
 
     files = (out / "distinct.csv", out / "cache.csv")
     return Step(
-        "counts", data / plan.name, files, settings.model_dump(mode="json"), _modules("counting"), (tokens,), make
+        "counts", data / plan.name, files, dumped(settings), _modules("counting"), (tokens,), make
     )
 
 

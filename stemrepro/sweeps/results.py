@@ -2,6 +2,8 @@
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import asdict
+from inspect import signature
 from pathlib import Path
 
 import matplotlib as mpl
@@ -61,7 +63,7 @@ def best_settings(table: pd.DataFrame, space: Space) -> pd.DataFrame:
 def tuned_lines(best: pd.DataFrame) -> list[str]:
     """Return the lines under `tuned` of a scale that give arms their best settings."""
     texts = best.map(lambda value: value if isinstance(value, str) else f"{value:.6g}").to_dict("records")
-    keys = [key for key in TunedSettings.model_fields if key in best]
+    keys = [key for key in signature(TunedSettings).parameters if key in best]
     return [f"  {row['arm']}: {{{', '.join(f'{key}: {row[key]}' for key in keys)}}}" for row in texts]
 
 
@@ -69,7 +71,7 @@ def study_of(rows: pd.DataFrame, space: Space) -> optuna.Study:
     """Return rows of `ended` as a study in memory, by their loss above the best of their arm."""
     spans = {key: CategoricalDistribution(sorted(rows[key].unique().tolist())) for key in fields(rows)}
     ranges = {key: span for key, span in space.items() if key in spans and isinstance(span, Range)}
-    spans |= {key: FloatDistribution(**span.model_dump()) for key, span in ranges.items()}
+    spans |= {key: FloatDistribution(**asdict(span)) for key, span in ranges.items()}
     study = optuna.create_study(study_name="all")
     for row in rows.to_dict("records"):
         params = {key: row[key] for key in spans}

@@ -4,17 +4,18 @@ import itertools
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
 import optuna
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.files import digest, locked
 from stemrepro.common.paths import RECIPES
-from stemrepro.common.yaml_records import Name, Strict, parse, read_yaml
+from stemrepro.common.yaml_records import Name, Positive, dumped, parse, read_yaml
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import Arm, run_settings
 from stemrepro.config.catalog import Catalog
@@ -32,18 +33,17 @@ TRAINING_FIELDS = ("embedding_rate_factor", "embedding_decay_factor", "warmup")
 KEYS = ("arm", "seed", "learning_rate", *ARM_FIELDS, *MODEL_FIELDS, *TRAINING_FIELDS)
 
 
-class Range(Strict):
+@dataclass(frozen=True, kw_only=True)
+class Range:
     """An interval to search in."""
 
     low: float
     high: float
     log: bool = False
 
-    @model_validator(mode="after")
-    def _fits(self) -> "Range":
+    def __post_init__(self) -> None:
         if not self.low < self.high or (self.log and self.low <= 0):
             raise ValueError(f"{self.low:g} to {self.high:g} is no range{' of a logarithm' * self.log}")
-        return self
 
 
 def _number(value: object) -> object:
@@ -53,28 +53,36 @@ def _number(value: object) -> object:
     return value
 
 
+def _form(value: object) -> str:
+    return "range" if isinstance(value, dict | Range) else "list"
+
+
 Value = Annotated[float | int | str, BeforeValidator(_number)]
 Values = Annotated[
     Annotated[tuple[Value, ...], Field(min_length=1), Tag("list")] | Annotated[Range, Tag("range")],
-    Discriminator(lambda value: "range" if isinstance(value, dict | Range) else "list"),
+    Discriminator(_form),
 ]
 Space = dict[Literal[KEYS], Values]
 
 
-class Sweep(Strict):
-    """One file of recipes/sweeps/."""
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """One file of recipes/sweeps/.
+
+    Attributes:
+        variant: of recipes/variants.yaml, at which its runs are; else the scale itself.
+        trials: runs of an open search, for each arm.
+        first: a coarse grid with which an open search begins; fields that it leaves out are the scale's.
+    """
 
     title: str
     sampler: Literal["grid", "tpe"]
     space: Space
-    variant: Name = Field(MAIN, description="of recipes/variants.yaml, at which its runs are; else the scale itself")
-    trials: int | None = Field(None, gt=0, description="runs of an open search, for each arm")
-    first: dict[str, tuple[float, ...]] = Field(
-        {}, description="a coarse grid with which an open search begins; fields that it leaves out are the scale's"
-    )
+    variant: Name = MAIN
+    trials: Positive | None = None
+    first: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
-    @model_validator(mode="after")
-    def _fits(self) -> "Sweep":
+    def __post_init__(self) -> None:
         ranges = {key: values for key, values in self.space.items() if isinstance(values, Range)}
         if not {"arm", "seed"} <= self.space.keys() - ranges or "learning_rate" not in self.space:
             raise ValueError("space needs a list of arms, one of seeds, and 'learning_rate'")
@@ -91,7 +99,6 @@ class Sweep(Strict):
                 raise ValueError(f"first: '{key}' {list(values)} must lie in a range of the space")
         if self.first and math.prod(map(len, self.first.values())) > (self.trials or 0):
             raise ValueError("first: it has more points than the search has trials")
-        return self
 
 
 def read_sweep(path: Path) -> Sweep:
@@ -185,11 +192,11 @@ def counting(arm: str, sweep: Sweep, space: Space, catalog: Catalog, scale: str,
     places = [{"placement": place} for place in ("third", "half", "full")] if "placement" in space else [{}]
     runs = [run_of(base | place, catalog, scale, data, Path(), sweep.variant).config for place in places]
     searched = {
-        key: values.model_dump() if isinstance(values, Range) else sorted(values)
+        key: dumped(values) if isinstance(values, Range) else sorted(values)
         for key, values in space.items()
         if sweep.sampler == "tpe" or not numeric(values)
     }
-    scored = catalog.scale(scale).evaluation.model_dump(mode="json")
+    scored = dumped(catalog.scale(scale).evaluation)
     return digest([runs, searched, scored, read_index(data)["splits"]["tune"]["sha256"]])
 
 

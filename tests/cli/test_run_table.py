@@ -26,7 +26,7 @@ def show(monkeypatch):
 @pytest.mark.parametrize(
     ("address", "expected"),
     [
-        ("dense@rung-1", {"scales/ladder.yaml": "schedule wsd", "scales/laptop.yaml": "width 32", "arm dense": "ffn dense",
+        ("dense@rung-1", {"scales/ladder.yaml": "schedule wsd", "scales/laptop.yaml": "width 32",
                           "variant rung-1": "learning_rate 0.032", "defaults": "embedding_rate_factor 1"}),
         ("dense@half", {"scales/laptop.yaml": "learning_rate 0.0271847", "variant half": "tokens 409600"}),
         ("stem-full@half-own-rate", {"tuned": "learning_rate 0.0175409", "variant half-own-rate": "tokens 409600"}),

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from stemrepro.common.errors import UserError
+from stemrepro.common.yaml_records import dumped
 from stemrepro.config.mixes import is_large, parse_mix
 
 FILE = Path("recipes/mixes.yaml")
@@ -39,7 +40,7 @@ def test_sources_that_are_none_are_named(sources, message):
 )
 def test_made_mixes_that_can_not_be(catalog, name, fields, words):
     with pytest.raises(UserError, match=words):
-        parse_mix(catalog.mixes[name].model_dump() | fields, FILE, name)
+        parse_mix(dumped(catalog.mixes[name]) | fields, FILE, name)
 
 
 def test_the_shares_of_a_blend_come_to_one():

@@ -1,12 +1,14 @@
 """A scale's own text with texts of other kinds, in shares of the training tokens."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_json
+from stemrepro.common.yaml_records import dumped, parse
 from stemrepro.config.mixes import BlendMix, HubMix
 from stemrepro.data import hub
 from stemrepro.data.archives import fetch
@@ -23,7 +25,8 @@ TOKENS = 20_000
 def mix(**parts):
     share = round(0.35 / len(parts), 6)
     rest = 1 - share * len(parts)
-    return BlendMix(kind="blend", own=rest, parts={name: {"share": share, "mix": part} for name, part in parts.items()})
+    texts = {name: {"share": share, "mix": dumped(part)} for name, part in parts.items()}
+    return parse(BlendMix, {"kind": "blend", "own": rest, "parts": texts}, Path())
 
 
 @pytest.fixture(scope="module")
@@ -136,11 +139,17 @@ def blend_of(folder, tokens=6000, own=0.65):
     """Write a blend of the large text, programs in shards, and mathematics that are not."""
     parts = {
         "mathematics": {"share": 0.05, "mix": {"kind": "sample", "file": "mathematics"}},
-        "programs": {"share": 0.95 - own, "mix": large_mix(folder / "programs").model_dump()},
+        "programs": {"share": 0.95 - own, "mix": dumped(large_mix(folder / "programs"))},
     }
     out = folder / "mid"
     place = (folder / "corpus", folder / "tokenizer.json", out, out / "card.md")
-    write_blend("large", BlendMix(kind="blend", own=own, parts=parts), tokens, *place, own=folder / "blocks")
+    write_blend(
+        "large",
+        parse(BlendMix, {"kind": "blend", "own": own, "parts": parts}, Path()),
+        tokens,
+        *place,
+        own=folder / "blocks",
+    )
     return out
 
 

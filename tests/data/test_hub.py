@@ -12,6 +12,7 @@ from datasets import Dataset
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
+from stemrepro.common.yaml_records import dumped
 from stemrepro.config.mixes import HubMix
 from stemrepro.data.archives import PINS, fetch
 from stemrepro.data.blocks import TokenBlocks
@@ -55,7 +56,7 @@ def test_documents_in_order_with_their_revision(dataset, tmp_path, streaming):
     assert rows[5]["text"].startswith("Document 5 tells of 35 ships.")
     about = json.loads((tmp_path / "raw" / "hub.json").read_text())
     assert about["revision"].startswith("local-")
-    assert about["asked"] == planned.model_dump(mode="json")
+    assert about["asked"] == dumped(planned)
     assert about["documents"] == 60
     written = (tmp_path / "raw" / "documents.jsonl").stat().st_mtime_ns
     take(planned, tmp_path / "raw")
@@ -101,7 +102,7 @@ def test_what_can_be_wrong(dataset, tmp_path, fields, words, monkeypatch):
 
 def test_a_half_written_fetch_is_taken_again(dataset, tmp_path):
     planned = mix(dataset)
-    write_json(tmp_path / "hub.json", {"asked": mix(dataset, megabytes=2).model_dump(mode="json")})
+    write_json(tmp_path / "hub.json", {"asked": dumped(mix(dataset, megabytes=2))})
     (tmp_path / "documents.jsonl.part").write_text('{"id":')
     take(planned, tmp_path)
     assert len((tmp_path / "documents.jsonl").read_text().splitlines()) == 60
@@ -138,7 +139,7 @@ def test_a_folder_that_was_edited_is_read_again_whatever_its_times_say(tmp_path)
 
 def test_what_was_taken_from_the_hub_stays_without_network(tmp_path):
     planned = mix("nobody/nothing", revision="main")
-    write_json(tmp_path / "hub.json", {"asked": planned.model_dump(mode="json"), "revision": "0123abc"})
+    write_json(tmp_path / "hub.json", {"asked": dumped(planned), "revision": "0123abc"})
     take(planned, tmp_path)
     assert json.loads((tmp_path / "hub.json").read_text())["revision"] == "0123abc"
 
@@ -250,9 +251,9 @@ def test_a_hash_of_a_folder_covers_what_is_read_and_how(tmp_path, capsys):
 def test_user_text_needs_no_cache_and_no_locale(tmp_path):
     """In a new process, as the library reads HF_HOME and Python the locale when they begin; /dev/null is no folder."""
     planned = text_mix(folder(tmp_path / "own", a_txt="d\xe9j\xe0 vu \U0001f600", b_txt="voil\xe0"), streaming=False)
-    code = "import sys; from pathlib import Path; from stemrepro.data.hub import take, HubMix; "
-    code += "take(HubMix.model_validate_json(sys.argv[1]), Path(sys.argv[2]))"
+    code = "import json, sys; from pathlib import Path; from stemrepro.data.hub import take, HubMix; "
+    code += "take(HubMix(**json.loads(sys.argv[1])), Path(sys.argv[2]))"
     bare = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "HF_HOME": "/dev/null/cache"}
-    command = [sys.executable, "-c", code, planned.model_dump_json(), str(tmp_path)]
+    command = [sys.executable, "-c", code, json.dumps(dumped(planned)), str(tmp_path)]
     subprocess.run(command, env=os.environ | bare, check=True)
     assert taken(tmp_path) == ["d\xe9j\xe0 vu \U0001f600", "voil\xe0"]

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_json, sha256
+from stemrepro.common.yaml_records import dumped
 from stemrepro.config.mixes import HubMix
 from stemrepro.data import hub, large
 from stemrepro.data.archives import fetch
@@ -215,12 +216,12 @@ def test_a_sample_without_held_out_documents(tmp_path):
 
 
 CHILD = """
-import re, sys
+import json, re, sys
 from pathlib import Path
 from stemrepro.config.mixes import HubMix
 from stemrepro.data import hub, large
 hub.PART, out = 2**21, Path(sys.argv[2])
-hub.take(HubMix.model_validate_json(sys.argv[1]), out / "raw")
+hub.take(HubMix(**json.loads(sys.argv[1])), out / "raw")
 large.encode_parts(out / "raw", Path(sys.argv[3]), out / "blocks")
 print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 """
@@ -237,7 +238,7 @@ def test_memory_does_not_grow_with_the_text(sample, tmp_path):
     peaks = []
     for megabytes in (2, 40):
         mix, out = mix_of(tmp_path / "text", megabytes=megabytes), tmp_path / str(megabytes)
-        command = [sys.executable, "-c", CHILD, mix.model_dump_json(), str(out), str(sample / "tokenizer.json")]
+        command = [sys.executable, "-c", CHILD, json.dumps(dumped(mix)), str(out), str(sample / "tokenizer.json")]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         peaks.append(int(done.stdout.split()[-1]))
         assert read_json(out / "raw/hub.json")["bytes"] == pytest.approx(megabytes * 10**6, rel=0.01)

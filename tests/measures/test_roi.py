@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -26,7 +28,7 @@ def test_the_first_passage_counts():
 def roi(catalog, tmp_path):
     """STEM: half of dense's FLOPs, dense's final loss at the first of two marks, 60% to 40% right, chance at 25%."""
     recipe = catalog.recipes["training_roi"]
-    tasks = {name: task.model_copy(update={"score": "acc"}) for name, task in recipe.tasks.items()}
+    tasks = {name: replace(task, score="acc") for name, task in recipe.tasks.items()}
     recipe = recipe.model_copy(update={"tasks": tasks})
 
     def items(name, share):

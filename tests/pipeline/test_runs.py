@@ -49,7 +49,9 @@ def test_runs_that_resume_from_others_are_planned_with_them(sample, tmp_path, mo
     (tmp_path / "data/tiny").mkdir(parents=True)
     (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
     variants, recipe = tmp_path / "recipes/variants.yaml", tmp_path / "recipes/rivals.yaml"
-    variants.write_text(variants.read_text() + "later: {at: tiny, tokens: 768, extends: {sequence: 64, rope: 100000, tables: anew}}\n")
+    variants.write_text(
+        variants.read_text() + "later: {at: tiny, tokens: 768, extends: {sequence: 64, rope: 100000, tables: anew}}\n"
+    )
     settings = yaml.safe_load(recipe.read_text())
     settings["variants"]["later"] = {"arms": ["dense", "stem-full"], "seeds": 2}
     recipe.write_text(yaml.safe_dump(settings))

@@ -1,6 +1,7 @@
 """From measures to verdicts.json: signs, units, what couldn't be measured; and the figure that every recipe has."""
 
 import json
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -138,7 +139,7 @@ def test_only_results_of_the_paper_have_a_size(catalog):
     paper = {"origin": "paper", "paper": size}
     given = Given(catalog, {
         "comparable": claim("high", "low", comparable=True, **paper),
-        "other": claim("high", "low", comparable=True, **paper | {"paper": size.model_copy(update={"value": 20.0})}),
+        "other": claim("high", "low", comparable=True, **paper | {"paper": replace(size, value=20.0)}),
         "elsewhere": claim("high", "low", **paper),
         "ours": claim("high", "low", comparable=True, paper=size),
         "refused": claim("high", "low", metric="never", **paper),

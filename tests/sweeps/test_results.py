@@ -1,6 +1,7 @@
 """Best settings, edges and figures of tables of trials with a right answer."""
 
 import itertools
+from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -8,6 +9,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from stemrepro.common.yaml_records import parse
 from stemrepro.config.scale import TunedSettings
 from stemrepro.sweeps.results import best_settings, figures, tuned_lines, write_results
 from stemrepro.sweeps.trials import Range, Sweep, read_sweep
@@ -118,7 +120,7 @@ def search():
     table = pd.concat(tables, ignore_index=True)
     table.loc[0, ["prose", "state"]] = np.inf, "diverged"
     table.loc[13, ["prose", "state"]] = 1.0, "pruned"
-    return Sweep(title="t", sampler="tpe", trials=12, space=SPACE), table
+    return parse(Sweep, {"title": "t", "sampler": "tpe", "trials": 12, "space": SPACE}, Path()), table
 
 
 def test_the_figures_show_each_trial_that_ended(search):
@@ -150,7 +152,8 @@ def test_figures_are_the_same_bytes_each_time_and_none_are_drawn_of_nothing(sear
 
 def test_a_grid_of_one_field_has_one_figure_and_rates_are_a_line():
     table = trials("dense", lambda learning_rate: 4 + learning_rate, learning_rate=RATES)
-    sweep = Sweep(title="t", sampler="grid", space={"arm": ["dense"], "learning_rate": RATES, "seed": [100]})
+    space = {"arm": ["dense"], "learning_rate": RATES, "seed": [100]}
+    sweep = parse(Sweep, {"title": "t", "sampler": "grid", "space": space}, Path())
     (shown,) = figures(sweep, table)
     (line,) = shown[1].axes[0].lines
     assert line.get_xydata() == pytest.approx(table[["learning_rate", "prose"]].to_numpy())
