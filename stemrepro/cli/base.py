@@ -4,7 +4,7 @@ import signal
 import sys
 from contextlib import suppress
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -17,7 +17,7 @@ from stemrepro.common.provenance import other_code
 class Commands(TyperGroup):
     """Commands whose failures are one sentence each."""
 
-    def invoke(self, context: typer.Context) -> object:
+    def invoke(self, context: Any) -> object:  # click's, which typer has a private copy of
         """Run a command; bad input ends with exit code 2, Ctrl-C with 130, SIGTERM with 143, SIGHUP with 129."""
         try:
             if advice := other_code():
@@ -40,10 +40,14 @@ class Commands(TyperGroup):
 
 
 app = typer.Typer(
-    name="stemrepro", cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
+    name="stemrepro",
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Reproduces the STEM paper, claim by claim.",
-)  # fmt: skip
+)
 Scale = Annotated[str, typer.Option(help="a file of recipes/scales/", autocompletion=names.scales)]
 Recipes = Annotated[
     list[str] | None,

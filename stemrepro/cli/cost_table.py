@@ -1,6 +1,7 @@
 """`stemrepro cost`: the costs of a shape with and without STEM, as one table."""
 
 import math
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -24,9 +25,15 @@ def short(value: float, unit: str = "") -> str:
 
 
 def cost_table(
-    catalog: Catalog, shape: str, placement: str, length: int | None, batch: int, width: int, distinct: int | None,
+    catalog: Catalog,
+    shape: str,
+    placement: str,
+    length: int | None,
+    batch: int,
+    width: int,
+    distinct: int | None,
     tflops: float,
-) -> Table:  # fmt: skip
+) -> Table:
     """Make the table of training, prefill and decode of one shape: dense, STEM, and the change.
 
     Args:
@@ -51,6 +58,7 @@ def cost_table(
     counts = parameter_counts(dense), parameter_counts(stem)
     forward = flops_per_token(dense, length), flops_per_token(stem, length)
     reads = decode_bytes(dense, length, batch, width), decode_bytes(stem, length, batch, width)
+    caches = cache_bytes(dense, length, batch, width), cache_bytes(stem, length, batch, width)
     prefill, training = (
         cost.break_even_bandwidth(stem, length, rows, tokens, tflops * 1e12, mode, width) for mode in (False, True)
     )
@@ -60,21 +68,20 @@ def cost_table(
     for column in table.columns[1:]:
         column.justify = "right"
 
-    def line(label: str, before: float | None, after: float, unit: str = "") -> None:
+    def line(label: str, before: float | None, after: float, unit: str) -> None:
         change = f"{100 * (after / before - 1):+.1f}%" if before else ""
         table.add_row(label, "-" if before is None else short(before, unit), short(after, unit), change)
 
-    line("parameters: existing tensors", counts[0]["total"], counts[1]["total"])
-    line("parameters: active (all but tables)", counts[0]["active"], counts[1]["active"])
-    line("parameters: tables", None, counts[1]["tables"])
-    line("parameters: the paper's total of 1B", counts[0]["paper_total"], counts[1]["paper_total"])
+    line("parameters: existing tensors", counts[0]["total"], counts[1]["total"], "")
+    line("parameters: active (all but tables)", counts[0]["active"], counts[1]["active"], "")
+    line("parameters: tables", None, counts[1]["tables"], "")
+    line("parameters: the paper's total of 1B", counts[0]["paper_total"], counts[1]["paper_total"], "")
     line("bytes of all but tables", width * counts[0]["active"], width * counts[1]["active"], "B")
     line("bytes of tables", None, width * counts[1]["tables"], "B")
-    line("bytes of keys and values", *(cache_bytes(model, length, batch, width) for model in (dense, stem)), "B")
+    line("bytes of keys and values", *caches, "B")
     table.add_section()
-    line("training step", *(3 * tokens * cost for cost in forward), "FLOP")
-    line("prefill", *(tokens * cost for cost in forward), "FLOP")
-    line("decode step", *(batch * cost for cost in forward), "FLOP")
+    for what, times in (("training step", 3 * tokens), ("prefill", tokens), ("decode step", batch)):
+        line(what, times * forward[0], times * forward[1], "FLOP")
     line("decode step: bytes read on the device", *reads, "B")
     table.add_section()
     line("rows to the device, prefill", None, row_bytes(stem, tokens, width), "B")
@@ -87,7 +94,7 @@ def cost_table(
     return table
 
 
-def show(catalog: Catalog, console: Console, estimated: bool, **settings: object) -> None:
+def show(catalog: Catalog, console: Console, estimated: bool, **settings: Any) -> None:
     """Print the table and what it assumes."""
     console.print(cost_table(catalog, **settings))
     console.print("A multiply-add is 2 FLOPs; attention counts every query against every key; embeddings are untied.")

@@ -17,9 +17,10 @@ GPU_FLOPS = 4e14  # 40% of an H100's peak (989e12 in bf16)
 MANY = 7 * 86_400  # seconds; a longer plan isn't meant for a CPU
 
 
-def estimate(plan: Plan) -> dict:
+def estimate(plan: Plan) -> dict[str, float]:
     """Estimate runs, tokens, FLOPs, seconds on this machine's CPU and bytes of disk of a plan's training."""
-    total, threads = {"runs": 0, "tokens": 0, "flops": 0.0, "disk": 0}, 1
+    total: dict[str, float] = {"runs": 0, "tokens": 0, "flops": 0.0, "disk": 0}
+    threads = 1
     for planned in plan.runs.values():
         counts, seeds, training = parameter_counts(planned.model), len(planned.trained), planned.training
         tokens, threads = training.tokens, training.threads
@@ -47,10 +48,12 @@ def show_arms(catalog: Catalog, scale_name: str, names: list[str], console: Cons
         sizes = (counts[key] for key in ("total", "active", "tables"))
         flops = flops_per_token(config, scale.model.sequence)
         table.add_row(
-            name, ranges(config.replaced_layers or config.value_layers or config.memory_layers),
-            f"{config.ffn_width:,}", str(config.experts or ""),
+            name,
+            ranges(config.replaced_layers or config.value_layers or config.memory_layers),
+            f"{config.ffn_width:,}",
+            str(config.experts or ""),
             *(short(number).replace(" ", "") for number in (*sizes, flops, table_bytes_per_token(config, 4))),
-        )  # fmt: skip
+        )
     console.print(table)
     console.print(
         "layers: those replaced, or with a memory; exp.: experts; total, active, tables: parameters, "

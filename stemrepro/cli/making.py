@@ -10,7 +10,7 @@ import typer
 
 from stemrepro.cli import names
 from stemrepro.cli.base import Addresses, Recipes, Scale, app
-from stemrepro.common.errors import unknown
+from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.paths import DATA, RESULTS, RUNS, SCORES
 from stemrepro.common.provenance import no_repository
 from stemrepro.common.stopping import leave_with_parent
@@ -64,8 +64,11 @@ def warn_of_git() -> None:
 
 def warn_of_links() -> None:
     """Say what DVC would refuse."""
-    links = [f"DVC refuses {path}/, which is a link; docs/howto.md says how another disk is used"
-             for path in (DATA, RUNS, SCORES, RESULTS) if path.is_symlink()]  # fmt: skip
+    links = [
+        f"DVC refuses {path}/, which is a link; docs/howto.md says how another disk is used"
+        for path in (DATA, RUNS, SCORES, RESULTS)
+        if path.is_symlink()
+    ]
     for sentence in filter(None, [no_repository(), *links]):
         print(f"stemrepro: {sentence}", file=sys.stderr)
 
@@ -120,6 +123,7 @@ def data(
 
     The step check reads the blocks whole and compares them with their hashes.
     """
+    from stemrepro.config.mixes import BlendMix
     from stemrepro.data.integrity import verified_hash
     from stemrepro.measures.catalog import load
     from stemrepro.pipeline import text
@@ -134,7 +138,10 @@ def data(
     if mix is not None and mix not in catalog.mixes:
         raise unknown("mix", mix, catalog.mixes, "recipes/mixes.yaml")
     if mix is not None and step in OF_MIX:
-        steps = text.text_of_mix(mix, catalog.mixes[mix])[: OF_MIX.index(step) + 1]
+        own = catalog.mixes[mix]
+        if isinstance(own, BlendMix):
+            raise UserError(f"mix '{mix}' is a blend with a scale's own text; give that scale by --scale")
+        steps = list(text.text_of_mix(mix, own)[: OF_MIX.index(step) + 1])
     else:
         steps = text.text_steps(make_plan(scale, (), catalog))
         ends = {"fetch": 1, "corpus": 2, "tokenizer": 3}

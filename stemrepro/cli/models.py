@@ -56,7 +56,7 @@ def edit(
         published = load(model)
         console.print(f"{published.label}; as it was published, nothing is trained")
         session: EditSession = PublishedSession(published)
-    else:
+    elif run is not None:
         session = EditSession(run, DATA, trust)
     show(session.edit(text, source, target, scheme, top, tokens), text, source, target, console)
 

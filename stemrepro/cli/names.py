@@ -5,7 +5,7 @@ Completion runs whenever the tab key is pressed, so it reads the keys of YAML fi
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -23,7 +23,7 @@ OTHERS = ("models", "model_cards", "arms", "mixes", "paper", "questions", "shape
 """Files of recipes/ that are no recipes."""
 
 
-def _read(file: Path) -> dict:
+def _read(file: Path) -> dict[str, Any]:
     """Return a file's content; nothing where it can't be read, as completion shows no errors."""
     try:
         return read_yaml(file)
@@ -77,7 +77,7 @@ def claims(incomplete: str) -> list[str]:
     return [f"{recipe}/{claim}" for claim in _read(RECIPES / f"{recipe}.yaml").get("claims", {})]
 
 
-def one_of(what: str, choices: tuple[str, ...], where: str) -> dict:
+def one_of(what: str, choices: tuple[str, ...], where: str) -> dict[str, Any]:
     """Return the settings of a typer parameter, called `where`, that takes one of a few words."""
 
     def parse(value: str) -> str:
@@ -141,8 +141,8 @@ def check_tracked(scale: str, given: list[str]) -> None:
     """Raise UserError for an address that has no runs to track."""
     folders = {config.parent.parent for config in (RUNS / scale).glob("*/*/seed*/config.yaml")}
     folders |= {summary.parent for summary in (SCORES / scale / "losses").glob("*/*/summary.json")}
-    if folders := sorted(folders, key=lambda folder: folder.parts[-2:]):
-        tracked = [str(Address(folder.parent.name, folder.name)) for folder in folders]
+    if folders:
+        tracked = [str(Address(variant, arm)) for variant, arm in sorted(folder.parts[-2:] for folder in folders)]
         for name in given:
             if name not in tracked:
                 raise unknown("run", name, tracked, f"{RUNS / scale}")

@@ -104,22 +104,22 @@ def new_arm(name: str, ffn: str, folder: Path = RECIPES) -> list[str]:
     if checked_name(name, file) in catalog.arms:
         raise UserError(f"{file} has an arm '{name}' already; choose another name")
     code = own_file(ffn) if OWN_FILE.fullmatch(ffn) else None
-    new = code is not None and not code.exists()
-    if new:
-        atomic_write(code, NETWORK.format(name=ffn.partition(":")[2]))
+    new = [code] if code is not None and not code.exists() else []
+    for path in new:
+        atomic_write(path, NETWORK.format(name=ffn.partition(":")[2]))
     try:
         _add_arm(name, ffn, file, catalog)
     except BaseException:
-        if new:
-            code.unlink()
+        for path in new:
+            path.unlink()
         raise
-    return [path.as_posix() for path in (file, *([code] if new else []))]
+    return [path.as_posix() for path in (file, *new)]
 
 
 def _add_arm(name: str, ffn: str, file: Path, catalog: Catalog) -> None:
     taken = {arm.marker for arm in catalog.arms.values() if arm.hue == "grey"}
     marker = next((marker for marker in MARKERS if marker not in taken), MARKERS[0])
-    wanted = {key: value for key, value in NEEDED.items() if key in spec(ffn).needs}
+    wanted: dict[str, float] = {key: value for key, value in NEEDED.items() if key in spec(ffn).needs}
     wanted |= {"top_k": spec(ffn).fewest} if spec(ffn).fewest > 1 else {}
     arm = parse(Arm, {"ffn": ffn, "placement": "full"} | wanted, file, name)
     for scale in catalog.scales.values():

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from statistics import mean, stdev
 from textwrap import wrap
+from typing import Any
 
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.sources import prose
@@ -24,7 +25,7 @@ def loss_at_end(run: Run) -> float | None:
     try:
         last = (run.folder / "metrics.jsonl").read_text(encoding="utf-8").rstrip().rpartition("\n")[2]
         losses = json.loads(last)["validation"]
-        return mean(losses[source] for source in prose(losses))
+        return float(mean(losses[source] for source in prose(losses)))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -72,7 +73,7 @@ def losses_of_scores(addresses: Iterable[Address], folder: Path) -> str:
     )
 
 
-def verdicts(rows: list[dict], folders: list[Path]) -> str:
+def verdicts(rows: list[dict[str, Any]], folders: list[Path]) -> str:
     """Return the number of claims by whose they are and by verdict, and the folders that have them."""
     groups = [f"{TALLIED[origin]}: {counted(members)}" for origin, members in by_origin(rows).items() if members]
     where = ", ".join(f"{folder}/" for folder in folders)

@@ -18,10 +18,18 @@ from stemrepro.model.specs import check, memory_needs, spec
 
 Placement = Literal["none", "third", "third-shifted", "early", "late", "half", "full", "single", "ends"]
 HUES = {
-    "black": "#333333", "blue": "#0173b2", "orange": "#de8f05", "green": "#029e73", "red": "#d55e00",
-    "purple": "#cc78bc", "brown": "#ca9161", "pink": "#fbafe4", "grey": "#949494", "yellow": "#ded11f",
+    "black": "#333333",
+    "blue": "#0173b2",
+    "orange": "#de8f05",
+    "green": "#029e73",
+    "red": "#d55e00",
+    "purple": "#cc78bc",
+    "brown": "#ca9161",
+    "pink": "#fbafe4",
+    "grey": "#949494",
+    "yellow": "#ded11f",
     "cyan": "#56b4e9",
-}  # fmt: skip
+}
 """Colours of seaborn that the colour-blind tell apart, with a yellow that shows on white, and black."""
 MARKERS = "osD^v<>pPXhHd*8.x+"
 """Markers of matplotlib that are easily told apart at a figure's size."""

@@ -23,8 +23,24 @@ from stemrepro.config.scale import NUMBERS, Scale, Shape, Variant, as_ratios, ow
 from stemrepro.config.scores import SCORE_KINDS
 
 NO_RECIPES = ("models", "model_cards", "arms", "mixes", "paper", "questions", "variants", "shapes")
-RESERVED = ("check", "fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "people", "mid", "counts",
-            "train", *SCORE_KINDS, "metrics", "report", "sweeps", "data")  # fmt: skip
+RESERVED = (
+    "check",
+    "fetch",
+    "corpus",
+    "items",
+    "tokenizer",
+    "blocks",
+    "vocabularies",
+    "people",
+    "mid",
+    "counts",
+    "train",
+    *SCORE_KINDS,
+    "metrics",
+    "report",
+    "sweeps",
+    "data",
+)
 """Names of the pipeline's stages and of folders of results; a recipe can't have them."""
 KEY = re.compile(r"[a-z0-9][a-z0-9-]*")
 """Names of scales and mixes, which DVC reads as parts of dotted keys."""
@@ -51,6 +67,12 @@ class Catalog(Strict):
         if name not in self.scales:
             raise unknown("scale", name, self.scales, "recipes/scales/")
         return self.scales[name]
+
+    def text(self, scale: Scale) -> Mix:
+        """Return the scale's own text."""
+        mix = self.mixes[scale.data]
+        assert not isinstance(mix, BlendMix)  # see read_recipes
+        return mix
 
     def at(self, scale: str) -> "Catalog":
         """Return the same with the recipes that are run at a scale; UserError names the scales."""
@@ -261,9 +283,14 @@ def read_recipes(folder: Path = RECIPES) -> Catalog:
         raise UserError(f"{files[taken[0]]}: a stage of the pipeline is called '{taken[0]}'; rename the recipe")
     read = {name: parse(Recipe, read_yaml(path), path) for name, path in files.items()}
     catalog = Catalog(
-        mixes=mixes, arms=arms, scales=scales, variants=variants, recipes={},
-        shapes=_records(Shape, folder / "shapes.yaml"), paper=Paper(folder / "paper.yaml"),
-    )  # fmt: skip
+        mixes=mixes,
+        arms=arms,
+        scales=scales,
+        variants=variants,
+        recipes={},
+        shapes=_records(Shape, folder / "shapes.yaml"),
+        paper=Paper(folder / "paper.yaml"),
+    )
     recipes = {
         name: _check_recipe(name, recipe, files[name], catalog)
         for name, recipe in sorted(read.items(), key=lambda item: item[1].place)

@@ -98,7 +98,7 @@ class Paper:
         general = block.by_column.get(column, Cell())
         return Cell(
             value=cell.value,
-            unit=next(u for u in (cell.unit, general.unit, block.unit) if u is not None),
+            unit=cell.unit if cell.unit is not None else block.unit if general.unit is None else general.unit,
             source=cell.source or general.source or block.source,
             confidence=cell.confidence or general.confidence or block.confidence,
         )
@@ -129,10 +129,10 @@ class Paper:
         words = " - ".join(f"{number:g}" for number in numbers)
         block = self.blocks[request.cells[0].split("/")[0]]
         where = f"{block.item}, {block.title}" if block.title else block.item
-        weakest = max((cell.confidence for cell in cells), key=CONFIDENCES.index)
+        weakest = max((cell.confidence or block.confidence for cell in cells), key=CONFIDENCES.index)
         return PaperNumber(
             value=round(numbers[0] - sum(numbers[1:]), 6),
-            unit="points" if cells[0].unit == "%" and len(cells) > 1 else cells[0].unit,
+            unit="points" if cells[0].unit == "%" and len(cells) > 1 else cells[0].unit or block.unit,
             source=f"{where}{f': {words}' if len(cells) > 1 else ''}{f'; {request.note}' if request.note else ''}",
             confidence="inferred" if weakest == "read" and len(cells) > 1 else weakest,
         )

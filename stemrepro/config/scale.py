@@ -214,7 +214,7 @@ def own_numbers(scale: Scale, people: int | None) -> dict[str, float | None]:
 
 def as_ratios(value: dict[str, Any], own: dict[str, float | None]) -> dict[str, Any]:
     """Return a variant of recipes/variants.yaml with its numbers over those of the scale at which they hold."""
-    ratios = {}
+    ratios: dict[str, Any] = {}
     for key, number in value.items():
         whole = own.get(key)
         if key == "extends" and isinstance(number, dict):
@@ -305,21 +305,33 @@ class Variant(Strict):
             raise ValueError(
                 f"extends.sequence {longer.sequence:g}: {sequence:g} tokens per sequence, {batch:g} of them per step"
             )
-        training = training.model_copy(update={
-            "batch": int(batch), "micro_batch": min(training.micro_batch, int(batch)),
-            "eval_batch": max(1, int(training.eval_batch / longer.sequence)),
-        })  # fmt: skip
-        return scale.model_copy(update={
-            "model": model.model_copy(update={
-                "width": int(width), "heads": int(heads), "ffn_width": int(ffn_width), "vocab": int(vocab),
-                "sequence": int(sequence),
-                "rope_base": longer.rope * model.rope_base,
-                "document_mask": model.document_mask or longer.document_mask,
-                "track": self.track or model.track,
-            }),
-            "training": training.model_copy(update={
-                "tokens": max(1, round(self.tokens * training.tokens / step)) * step,
-                "clip": self.clip * training.clip,
-                "evals": max(1, round(self.tokens * training.evals)),  # as many tokens apart as at the scale
-            }),
-        })  # fmt: skip
+        training = training.model_copy(
+            update={
+                "batch": int(batch),
+                "micro_batch": min(training.micro_batch, int(batch)),
+                "eval_batch": max(1, int(training.eval_batch / longer.sequence)),
+            }
+        )
+        return scale.model_copy(
+            update={
+                "model": model.model_copy(
+                    update={
+                        "width": int(width),
+                        "heads": int(heads),
+                        "ffn_width": int(ffn_width),
+                        "vocab": int(vocab),
+                        "sequence": int(sequence),
+                        "rope_base": longer.rope * model.rope_base,
+                        "document_mask": model.document_mask or longer.document_mask,
+                        "track": self.track or model.track,
+                    }
+                ),
+                "training": training.model_copy(
+                    update={
+                        "tokens": max(1, round(self.tokens * training.tokens / step)) * step,
+                        "clip": self.clip * training.clip,
+                        "evals": max(1, round(self.tokens * training.evals)),  # as many tokens apart as at the scale
+                    }
+                ),
+            }
+        )

@@ -97,7 +97,8 @@ class Plan:
 
     def setting(self, name: str) -> Strict | None:
         """Return what the scale says of a kind of scores."""
-        return getattr(self, name) if name in ("benchmarks", "reasoning") else getattr(self.scale, name)
+        setting: Strict | None = getattr(self if name in ("benchmarks", "reasoning") else self.scale, name)
+        return setting
 
 
 def most(recipes: Iterable[Recipe]) -> dict[Address, dict[str, int]]:
@@ -135,7 +136,7 @@ def people_at(catalog: Catalog, scale: Scale, variant: str) -> int:
     Raises:
         UserError: the scale's mix has no people, or too few names.
     """
-    factor, mix = catalog.variant(variant).people, catalog.mixes[scale.data]
+    factor, mix = catalog.variant(variant).people, catalog.text(scale)
     if factor == 1:
         return 0
     if mix.kind != "invented":
@@ -167,19 +168,20 @@ def blend_of(catalog: Catalog, scale_name: str) -> tuple[BlendMix, int] | None:
     variants = {variant for recipe in catalog.at(scale_name).recipes.values() for variant in recipe.variants}
     readers = [variant for variant in sorted(variants) if text_at(catalog, scale_name, variant) == "mid"]
     tokens = [catalog.variants[variant].at(scale).training.tokens for variant in readers]
-    return (catalog.mixes[scale.mid], max(tokens)) if tokens else None
+    blend = catalog.mixes[scale.mid] if scale.mid and tokens else None
+    return (blend, max(tokens)) if isinstance(blend, BlendMix) else None
 
 
 def before_of(catalog: Catalog, scale_name: str, address: Address) -> Before | None:
     """Return what the runs of an address resume from; None at variants that don't extend others."""
-    if (place := catalog.before(address)) is None:
+    place, extends = catalog.before(address), catalog.variant(address.variant).extends
+    if place is None or extends is None:
         return None
     model, training = run_settings(
         place, catalog.arms[place.arm], catalog.variant(place.variant), catalog.scale(scale_name)
     )
-    tables = catalog.variant(address.variant).extends.tables
     text = text_at(catalog, scale_name, place.variant)
-    return Before(model, training, tables, place, text, before_of(catalog, scale_name, place))
+    return Before(model, training, extends.tables, place, text, before_of(catalog, scale_name, place))
 
 
 def planned_runs(catalog: Catalog, scale_name: str, address: Address, scores: dict[str, int]) -> Planned:
@@ -207,7 +209,7 @@ def check_length(catalog: Catalog, scale: Scale) -> None:
     Raises:
         UserError: they don't.
     """
-    mix, sequence = catalog.mixes[scale.data], scale.model.sequence
+    mix, sequence = catalog.text(scale), scale.model.sequence
     if mix.kind == "recall" and sequence != mix.length:
         raise UserError(
             f"mix '{scale.data}': a document has {mix.length} tokens, a sequence of the scale {sequence}; "
@@ -246,7 +248,7 @@ def make_plan(scale_name: str, recipes: Iterable[str] = (), catalog: Catalog | N
     runs = {
         address: planned_runs(catalog, scale_name, address, scores) for address, scores in wanted(here, chosen).items()
     }
-    mix = catalog.mixes[scale.data]
+    mix = catalog.text(scale)
     named = dict.fromkeys(task for recipe in chosen.values() if "benchmarks" in recipe.scores for task in recipe.tasks)
     tasks = tuple(task for task in named if has_task(mix, scale.benchmarks.hub, task))
     return Plan(

@@ -5,20 +5,22 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from inspect import signature
 from pathlib import Path
+from typing import cast
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import optuna
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
-from optuna.distributions import CategoricalDistribution, FloatDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.visualization import matplotlib as drawn
 
 from stemrepro.common.files import atomic_write
 from stemrepro.config.scale import TunedSettings
-from stemrepro.report.style import plt, render, settle, use_style
-from stemrepro.sweeps.trials import Range, Space, Sweep
+from stemrepro.report.style import render, settle, use_style
+from stemrepro.sweeps.trials import Range, Space, Sweep, ranges_of
 
 END = 0.05
 """Share of a range, or of its logarithm where it is logarithmic, in which a best counts as at the end next to it."""
@@ -69,9 +71,10 @@ def tuned_lines(best: pd.DataFrame) -> list[str]:
 
 def study_of(rows: pd.DataFrame, space: Space) -> optuna.Study:
     """Return rows of `ended` as a study in memory, by their loss above the best of their arm."""
-    spans = {key: CategoricalDistribution(sorted(rows[key].unique().tolist())) for key in fields(rows)}
-    ranges = {key: span for key, span in space.items() if key in spans and isinstance(span, Range)}
-    spans |= {key: FloatDistribution(**asdict(span)) for key, span in ranges.items()}
+    spans: dict[str, BaseDistribution] = {
+        key: CategoricalDistribution(sorted(rows[key].unique().tolist())) for key in fields(rows)
+    }
+    spans |= {key: FloatDistribution(**asdict(span)) for key, span in ranges_of(space).items() if key in spans}
     study = optuna.create_study(study_name="all")
     for row in rows.to_dict("records"):
         params = {key: row[key] for key in spans}
@@ -94,9 +97,9 @@ def figures(sweep: Sweep, table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
     yield "figure", grid.figure
     if len(fields(rows)) > 1 and rows["excess"].nunique() > 1:
         study = study_of(rows, sweep.space)
-        yield "parallel", drawn.plot_parallel_coordinate(study).figure
         evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=0.25)
-        yield "importances", drawn.plot_param_importances(study, evaluator).figure
+        yield "parallel", cast(Figure, drawn.plot_parallel_coordinate(study).figure)
+        yield "importances", cast(Figure, drawn.plot_param_importances(study, evaluator).figure)
 
 
 def write_results(sweep: Sweep, table: pd.DataFrame, folder: Path) -> pd.DataFrame:

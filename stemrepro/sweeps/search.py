@@ -31,7 +31,17 @@ from stemrepro.common.progress import bar
 from stemrepro.common.provenance import provenance
 from stemrepro.common.stopping import started
 from stemrepro.config.catalog import Catalog
-from stemrepro.sweeps.trials import Space, Sweep, counting, first_points, objective, read_sweep, space_of, suggested
+from stemrepro.sweeps.trials import (
+    Settings,
+    Space,
+    Sweep,
+    counting,
+    first_points,
+    objective,
+    read_sweep,
+    space_of,
+    suggested,
+)
 
 warnings.filterwarnings("ignore", category=ExperimentalWarning)  # heartbeats and retries are marked so
 optuna.logging.set_verbosity(optuna.logging.ERROR)  # a failure is one sentence, without a traceback
@@ -46,8 +56,9 @@ class ArmStudy:
 
     arm: str
     study: optuna.Study
+    storage: RDBStorage
     space: Space
-    points: list[dict]
+    points: list[Settings]
     trials: int | None
 
     def having(self, *states: TrialState) -> list[FrozenTrial]:
@@ -71,7 +82,7 @@ class ArmStudy:
             again = (True, point) in known and (False, point) not in known
             self.study.enqueue_trial(point, user_attrs={"point": point}, skip_if_exists=not again)
 
-    def work(self, call: Callable[[optuna.Trial, dict], float]) -> None:
+    def work(self, call: Callable[[optuna.Trial, Settings], float]) -> None:
         """Run what is queued, or a search until the trials that ended or run are enough; `call` returns their losses.
 
         A UserError of it fails the trial, and ends a search.
@@ -133,13 +144,16 @@ def open_studies(
     """
     server, studies = os.environ.get("OPTUNA_STORAGE"), []
     address = server or f"sqlite:///{out / 'study.db'}"
-    spaces = {arm: space_of(arm, sweep.space, catalog, scale) for arm in sweep.space["arm"]}
+    spaces = {arm: space_of(arm, sweep.space, catalog, scale) for arm in sweep.arms}
     out.mkdir(parents=True, exist_ok=True)
     try:
         storage = RDBStorage(
-            address, {} if server else {"connect_args": {"timeout": 60}}, heartbeat_interval=HEARTBEAT,
-            grace_period=3 * HEARTBEAT, heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=3),
-        )  # fmt: skip
+            address,
+            {} if server else {"connect_args": {"timeout": 60}},
+            heartbeat_interval=HEARTBEAT,
+            grace_period=3 * HEARTBEAT,
+            heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=3),
+        )
     except Exception as error:  # of SQLAlchemy, of a driver, or of one that is missing
         raise UserError(f"{place()} can't be opened: {' '.join(str(error).split())}") from error
     for arm, space in spaces.items():
@@ -148,7 +162,8 @@ def open_studies(
         study = optuna.create_study(storage=storage, pruner=pruner, study_name=title, load_if_exists=True)
         seed = 1000 * len(study.get_trials(deepcopy=False)) + worker  # what resumes draws nothing twice
         study.sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True, multivariate=True)
-        studies.append(ArmStudy(arm, study, space, first_points(sweep, space, catalog.scale(scale)), sweep.trials))
+        points = first_points(sweep, space, catalog.scale(scale))
+        studies.append(ArmStudy(arm, study, storage, space, points, sweep.trials))
     return studies
 
 
@@ -208,12 +223,12 @@ def run_sweep(
             if not (running := {trial._trial_id for one in studies for trial in one.having(TrialState.RUNNING)}):
                 break
             for trial in running - seen:  # of other workers; one that died before its first sign of life stays else
-                studies[0].study._storage.record_heartbeat(trial)
+                studies[0].storage.record_heartbeat(trial)
             seen |= running
             time.sleep(1)
-        lost = sum(other.wait() != 0 for other in others)
-    if lost:
-        console.print(f"{lost} of {number} workers failed or were killed; their trials were taken over")
+        failed = sum(other.wait() != 0 for other in others)
+    if failed:
+        console.print(f"{failed} of {number} workers failed or were killed; their trials were taken over")
     table = table_of(studies)
     from stemrepro.sweeps.results import tuned_lines, write_results  # takes seconds, which other workers save
 

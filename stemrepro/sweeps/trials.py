@@ -2,15 +2,15 @@
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeGuard
 
 import numpy as np
 import optuna
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.files import digest, locked
@@ -62,7 +62,27 @@ Values = Annotated[
     Annotated[tuple[Value, ...], Field(min_length=1), Tag("list")] | Annotated[Range, Tag("range")],
     Discriminator(_form),
 ]
-Space = dict[Literal[KEYS], Values]
+
+
+def _is_field(key: str) -> str:
+    if key not in KEYS:
+        raise ValueError(f"there is no field '{key}' to search; choose among {', '.join(KEYS)}")
+    return key
+
+
+Space = dict[Annotated[str, AfterValidator(_is_field)], Values]
+Settings = dict[str, Any]
+"""Values of a point or a trial, by field."""
+
+
+def listed(values: tuple[Value, ...] | Range) -> tuple[Value, ...]:
+    """Return the values of a list; none of a range."""
+    return () if isinstance(values, Range) else values
+
+
+def ranges_of(space: Space) -> dict[str, Range]:
+    """Return the fields that are searched in ranges."""
+    return {key: values for key, values in space.items() if isinstance(values, Range)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,14 +103,14 @@ class Sweep:
     first: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        ranges = {key: values for key, values in self.space.items() if isinstance(values, Range)}
+        ranges = ranges_of(self.space)
         if not {"arm", "seed"} <= self.space.keys() - ranges or "learning_rate" not in self.space:
             raise ValueError("space needs a list of arms, one of seeds, and 'learning_rate'")
-        if not all(type(seed) is int and seed >= 0 for seed in self.space["seed"]):
+        if not all(type(seed) is int and seed >= 0 for seed in listed(self.space["seed"])):
             raise ValueError(f"seeds are whole numbers from 0 on (got {self.space['seed']})")
         rates = self.space["learning_rate"]
         lows = [rates.low] if isinstance(rates, Range) else rates
-        if not all(type(rate) in (int, float) and rate > 0 for rate in lows):
+        if not all(isinstance(rate, int | float) and rate > 0 for rate in lows):
             raise ValueError(f"learning_rate must be above 0 (got {rates})")
         if (self.sampler == "grid") != (self.trials is None) or (self.sampler == "grid" and ranges):
             raise ValueError("a grid needs lists and has as many trials as points; an open search (tpe) needs `trials`")
@@ -100,28 +120,33 @@ class Sweep:
         if self.first and math.prod(map(len, self.first.values())) > (self.trials or 0):
             raise ValueError("first: it has more points than the search has trials")
 
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The arms, each of which has a study."""
+        return tuple(str(arm) for arm in listed(self.space["arm"]))
+
 
 def read_sweep(path: Path) -> Sweep:
     """Read a sweep file; UserError names what is wrong in it."""
     return parse(Sweep, read_yaml(path), path)
 
 
-def numeric(values: tuple) -> bool:
+def numeric(values: tuple[Value, ...]) -> TypeGuard[tuple[float, ...]]:
     """Tell whether a list of the space holds numbers, and not names."""
     return all(isinstance(value, int | float) for value in values)
 
 
-def suggested(trial: optuna.Trial, space: Space, grid: bool) -> dict:
+def suggested(trial: optuna.Trial, space: Space, grid: bool) -> Settings:
     """Return a value for every key of the space.
 
     A grid's points are queued: its numbers may become more within a study, which Optuna's lists can't.
     """
-    chosen = {}
+    chosen: Settings = {}
     for key, values in space.items():
         if isinstance(values, Range):
             chosen[key] = trial.suggest_float(key, values.low, values.high, log=values.log)
         elif grid and numeric(values):
-            suggest = trial.suggest_int if key == "seed" else trial.suggest_float
+            suggest: Callable[..., float] = trial.suggest_int if key == "seed" else trial.suggest_float
             chosen[key] = suggest(key, min(values), max(values))
         else:
             chosen[key] = trial.suggest_categorical(key, sorted(values))
@@ -137,31 +162,31 @@ def space_of(arm: str, space: Space, catalog: Catalog, scale: str) -> Space:
     return {key: values for key, values in space.items() if key not in left_out}
 
 
-def combinations(space: dict) -> list[dict]:
+def combinations(space: Mapping[str, tuple[Value, ...]]) -> list[Settings]:
     """Return every combination of a grid's values, in the order of its keys; numbers but seeds are floats."""
-    lists = [values if key == "seed" or not numeric(values) else map(float, values) for key, values in space.items()]
+    lists = [map(float, values) if key != "seed" and numeric(values) else values for key, values in space.items()]
     return [dict(zip(space, values, strict=True)) for values in itertools.product(*lists)]
 
 
-def first_points(sweep: Sweep, space: Space, scale: Scale) -> list[dict]:
+def first_points(sweep: Sweep, space: Space, scale: Scale) -> list[Settings]:
     """Return the points that are queued: a grid, or that with which a search begins, at the scale's values else.
 
     Raises:
         UserError: a range of a field that the scale's schedule doesn't have.
     """
     if sweep.sampler == "grid":
-        return combinations(space)
-    given = {"learning_rate": scale.learning_rate} | ARM_FIELDS
+        return combinations({key: listed(values) for key, values in space.items()})
+    given: Settings = {"learning_rate": scale.learning_rate} | ARM_FIELDS
     given |= {key: getattr(scale.model, key) or scale.model.width**-0.5 for key in MODEL_FIELDS}
     given |= {key: getattr(scale.training, key) for key in TRAINING_FIELDS}
-    keys = [key for key, values in space.items() if isinstance(values, Range)]
+    keys = list(ranges_of(space))
     if missing := [key for key in keys if given[key] is None]:
         raise UserError(f"sweep space {missing[0]}: the schedule '{scale.training.schedule}' has no such field")
     grid = combinations({key: values for key, values in sweep.first.items() if key in keys}) if sweep.first else []
     return [{key: given[key] for key in keys} | point for point in grid]
 
 
-def run_of(values: dict, catalog: Catalog, scale_name: str, data: Path, out: Path, at: str = MAIN) -> Run:
+def run_of(values: Settings, catalog: Catalog, scale_name: str, data: Path, out: Path, at: str = MAIN) -> Run:
     """Return the run of some settings; UserError for an unknown variant, or a field that the arm can't have."""
     scale, name = catalog.scale(scale_name), values["arm"]
     parts = {
@@ -188,22 +213,28 @@ def counting(arm: str, sweep: Sweep, space: Space, catalog: Catalog, scale: str,
 
     A grid may get more numbers.
     """
-    base = {"arm": arm, "seed": 0, "learning_rate": catalog.scale(scale).learning_rate}
+    base: Settings = {"arm": arm, "seed": 0, "learning_rate": catalog.scale(scale).learning_rate}
     places = [{"placement": place} for place in ("third", "half", "full")] if "placement" in space else [{}]
     runs = [run_of(base | place, catalog, scale, data, Path(), sweep.variant).config for place in places]
     searched = {
         key: dumped(values) if isinstance(values, Range) else sorted(values)
         for key, values in space.items()
-        if sweep.sampler == "tpe" or not numeric(values)
+        if sweep.sampler == "tpe" or not numeric(listed(values))
     }
     scored = dumped(catalog.scale(scale).evaluation)
     return digest([runs, searched, scored, read_index(data)["splits"]["tune"]["sha256"]])
 
 
 def objective(
-    trial: optuna.Trial, values: dict, sweep: Sweep, catalog: Catalog, scale: str, data: Path, out: Path,
+    trial: optuna.Trial,
+    values: Settings,
+    sweep: Sweep,
+    catalog: Catalog,
+    scale: str,
+    data: Path,
+    out: Path,
     report: Callable[[float], None],
-) -> float:  # fmt: skip
+) -> float:
     """Train the run of a trial's values; return its prose loss on the tune split (nats per token), inf if it diverged.
 
     Args:

@@ -177,9 +177,13 @@ def marked(mark):
 def start(arguments, mark):
     """Start a command, as a shell in a terminal does."""
     return subprocess.Popen(
-        [sys.executable, "-m", "stemrepro.cli", *arguments], stderr=subprocess.PIPE, text=True, start_new_session=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT), MARK: mark}, preexec_fn=hear_signals,
-    )  # fmt: skip
+        [sys.executable, "-m", "stemrepro.cli", *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT), MARK: mark},
+        preexec_fn=hear_signals,
+    )
 
 
 def made(project):
@@ -301,9 +305,13 @@ def test_a_pipe_that_closes_ends_a_command_quietly():
     """As in `stemrepro cost | head -1`; closed before anything is said, so that no buffer hides it."""
     command = [sys.executable, "-m", "stemrepro.cli", "cost", "--shape", "llama-3.2-1b"]
     done = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
         text=True,
-    )  # fmt: skip
+    )
     done.stdout.close()
     assert done.stderr.read() == ""
     assert done.wait() == 141

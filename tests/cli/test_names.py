@@ -72,10 +72,12 @@ AT = ("--scale", "tiny")
         (("sweep", "recipes/sweeps/ablations.yaml", "--scale", "tinny"), "'tinny' is unknown; did you mean 'tiny'?"),
         (("new", "recipe", "mine", "dens", "stem-full"), "arm 'dens' is unknown; did you mean 'dense'?"),
         (("new", "arm", "mine", "--ffn", "sten"), "ffn 'sten' is unknown; did you mean 'stem'?"),
-        (("generate", "--run", "runs/tiny/main/stem-ful/seed0", "--prompt", "x"),
-         "did you mean 'runs/tiny/main/stem-full/seed0'?"),
+        (
+            ("generate", "--run", "runs/tiny/main/stem-ful/seed0", "--prompt", "x"),
+            "did you mean 'runs/tiny/main/stem-full/seed0'?",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_was_meant(project, arguments, words):
     assert words in sentence(*arguments)
 

@@ -13,10 +13,14 @@ from tests.conftest import ROOT
 SCALES = [path.stem for path in (ROOT / "recipes/scales").glob("*.yaml")]
 PAPER = ["paper-350m", "paper-1b"]
 ACTIVE = {
-    ("paper-350m", "dense"): 0.37, ("paper-350m", "hash-moe"): 0.37, ("paper-350m", "stem-third"): 0.35,
-    ("paper-350m", "stem-half"): 0.34, ("paper-350m", "stem-full"): 0.30,
-    ("paper-1b", "dense"): 1.50, ("paper-1b", "stem-third"): 1.41,
-}  # fmt: skip
+    ("paper-350m", "dense"): 0.37,
+    ("paper-350m", "hash-moe"): 0.37,
+    ("paper-350m", "stem-third"): 0.35,
+    ("paper-350m", "stem-half"): 0.34,
+    ("paper-350m", "stem-full"): 0.30,
+    ("paper-1b", "dense"): 1.50,
+    ("paper-1b", "stem-third"): 1.41,
+}
 """Active parameters, in billions, as Table 3 has them."""
 
 

@@ -46,9 +46,12 @@ def test_an_arm_has_edges_in_fields_that_it_has():
 
     stem = trials("stem", loss, learning_rate=RATES, table_rate_factor=[1.0, 2.0], placement=["full", "third"])
     dense = trials(
-        "dense", lambda learning_rate, **_: learning_rate,
-        learning_rate=RATES, table_rate_factor=[1.0], placement=["none"],
-    )  # fmt: skip
+        "dense",
+        lambda learning_rate, **_: learning_rate,
+        learning_rate=RATES,
+        table_rate_factor=[1.0],
+        placement=["none"],
+    )
     best = best_settings(pd.concat([stem, dense], ignore_index=True), {}).set_index("arm")["at_edge"]
     assert best.to_dict() == {"dense": "learning_rate lowest", "stem": "table_rate_factor highest"}
 
@@ -72,8 +75,15 @@ def test_near_the_end_of_a_range(best, log, end):
 
 def test_one_seed_that_diverged_is_enough_and_pruned_runs_and_lost_arms_have_no_best():
     """0.02 is better on one seed and lost the other; 0.03 was stopped at a lower loss."""
-    rows = [("dense", 0.01, 0, 4.1), ("dense", 0.01, 1, 4.0), ("dense", 0.02, 0, 3.9), ("dense", 0.02, 1, np.inf),
-            ("dense", 0.03, 0, 3.0), ("blend", 0.01, 0, np.inf), ("blend", 0.02, 0, np.inf)]  # fmt: skip
+    rows = [
+        ("dense", 0.01, 0, 4.1),
+        ("dense", 0.01, 1, 4.0),
+        ("dense", 0.02, 0, 3.9),
+        ("dense", 0.02, 1, np.inf),
+        ("dense", 0.03, 0, 3.0),
+        ("blend", 0.01, 0, np.inf),
+        ("blend", 0.02, 0, np.inf),
+    ]
     table = pd.DataFrame(rows, columns=["arm", "learning_rate", "seed", "prose"])
     table["state"] = ["complete" if loss < 9 else "diverged" for loss in table["prose"]]
     table.loc[4, "state"] = "pruned"
@@ -94,10 +104,15 @@ def test_committed_bests_follow_from_committed_trials(folder):
 
 
 def test_the_best_settings_as_lines_of_a_scale_are_read_back():
-    best = pd.DataFrame({
-        "arm": ["dense", "mine"], "learning_rate": [0.016, 0.0115815777], "table_rate_factor": [1.0, 4.0],
-        "table_init": ["xavier", "small"], "prose": [4.0, 3.9],
-    })  # fmt: skip
+    best = pd.DataFrame(
+        {
+            "arm": ["dense", "mine"],
+            "learning_rate": [0.016, 0.0115815777],
+            "table_rate_factor": [1.0, 4.0],
+            "table_init": ["xavier", "small"],
+            "prose": [4.0, 3.9],
+        }
+    )
     read = yaml.safe_load("\n".join(["tuned:", *tuned_lines(best)]))["tuned"]
     assert {arm: TunedSettings(**settings) for arm, settings in read.items()} == {
         "dense": TunedSettings(learning_rate=0.016, table_init="xavier"),
@@ -105,8 +120,12 @@ def test_the_best_settings_as_lines_of_a_scale_are_read_back():
     }
 
 
-SPACE = {"arm": ["dense", "stem"], "learning_rate": {"low": 0.01, "high": 0.1, "log": True},
-         "warmup": {"low": 0, "high": 1}, "seed": [0]}  # fmt: skip
+SPACE = {
+    "arm": ["dense", "stem"],
+    "learning_rate": {"low": 0.01, "high": 0.1, "log": True},
+    "warmup": {"low": 0, "high": 1},
+    "seed": [0],
+}
 
 
 @pytest.fixture
@@ -133,8 +152,12 @@ def test_the_figures_show_each_trial_that_ended(search):
         dots = sorted(axes.collections[0].get_offsets().tolist())
         rows = ended.loc[ended["arm"] == arm, ["learning_rate", "prose"]].to_numpy().tolist()
         assert np.array(dots) == pytest.approx(np.array(sorted(rows)))
-    bars = {text.get_text(): bar.get_width() for text, bar in zip(
-        shown["importances"].axes[0].get_yticklabels(), shown["importances"].axes[0].patches, strict=True)}  # fmt: skip
+    bars = {
+        text.get_text(): bar.get_width()
+        for text, bar in zip(
+            shown["importances"].axes[0].get_yticklabels(), shown["importances"].axes[0].patches, strict=True
+        )
+    }
     assert bars["learning_rate"] > 0.8
 
 

@@ -31,10 +31,15 @@ from stemrepro.training.run import run_code
 from tests.conftest import ROOT, TINY
 
 GRID = {
-    "title": "t", "sampler": "grid",
-    "space": {"arm": ["dense", "stem-full"], "learning_rate": [0.01, 0.02], "table_rate_factor": [1.0, 2.0],
-              "seed": [100, 101]},
-}  # fmt: skip
+    "title": "t",
+    "sampler": "grid",
+    "space": {
+        "arm": ["dense", "stem-full"],
+        "learning_rate": [0.01, 0.02],
+        "table_rate_factor": [1.0, 2.0],
+        "seed": [100, 101],
+    },
+}
 POINTS = 2 * 2 + 2 * 2 * 2  # dense has no tables, and so no factor of them
 DATA, OUT = Path("data/tiny/blocks"), Path("sweeps/tiny/sweep")
 
@@ -96,10 +101,15 @@ def test_a_grid_runs_every_point_once_and_grows_by_what_is_new(project, quick):
 
 
 LISTS = {
-    "arm": ["stem-full"], "learning_rate": [0.004, 0.008], "table_rate_factor": {"low": 0.5, "high": 2.0, "log": True},
-    "table_decay_factor": [0.5, 1], "warmup": [0.125, 0.25], "table_init": ["xavier", "small"],
-    "placement": ["third", "full"], "seed": [100, 1000],
-}  # fmt: skip
+    "arm": ["stem-full"],
+    "learning_rate": [0.004, 0.008],
+    "table_rate_factor": {"low": 0.5, "high": 2.0, "log": True},
+    "table_decay_factor": [0.5, 1],
+    "warmup": [0.125, 0.25],
+    "table_init": ["xavier", "small"],
+    "placement": ["third", "full"],
+    "seed": [100, 1000],
+}
 
 
 @pytest.mark.slow
@@ -182,8 +192,13 @@ def test_results_of_other_code_text_or_budget_do_not_count(project, sample, tmp_
 
 @pytest.mark.slow
 def test_a_search_of_another_space_begins_anew(project, quick):
-    space = {"arm": ["dense", "stem-full"], "learning_rate": {"low": 0.01, "high": 0.04},
-             "table_rate_factor": [1.0, 2.0], "placement": ["third", "half"], "seed": [100]}  # fmt: skip
+    space = {
+        "arm": ["dense", "stem-full"],
+        "learning_rate": {"low": 0.01, "high": 0.04},
+        "table_rate_factor": [1.0, 2.0],
+        "placement": ["third", "half"],
+        "seed": [100],
+    }
     value = {"title": "t", "sampler": "tpe", "trials": 2, "space": space}
     swept(value, project)
     assert trained() == {"dense": 2, "stem-full": 2}
@@ -213,8 +228,13 @@ def test_a_trial_is_a_run_scored_on_the_tune_split(project):
 
 def test_fields_of_the_scale_reach_the_run_and_name_its_folder(project):
     plain = {"arm": "dense", "learning_rate": 0.01, "seed": 100}
-    own = {"embedding_std": 0.7, "head_std": 0.03, "embedding_rate_factor": 2.0, "embedding_decay_factor": 0.0,
-           "warmup": 0.5}  # fmt: skip
+    own = {
+        "embedding_std": 0.7,
+        "head_std": 0.03,
+        "embedding_rate_factor": 2.0,
+        "embedding_decay_factor": 0.0,
+        "warmup": 0.5,
+    }
     run, other, half = (
         run_of(values, project, "tiny", DATA, OUT, at)
         for values, at in ((plain | own, "main"), (plain, "main"), (plain, "half"))
@@ -237,8 +257,12 @@ def test_only_an_arm_with_tables_has_their_fields(project):
 
 @pytest.mark.slow
 def test_a_search_stops_what_falls_behind(project):
-    space = {"arm": ["stem-full"], "learning_rate": {"low": 1e-4, "high": 0.03, "log": True},
-             "table_init": ["xavier", "normal"], "seed": [100]}  # fmt: skip
+    space = {
+        "arm": ["stem-full"],
+        "learning_rate": {"low": 1e-4, "high": 0.03, "log": True},
+        "table_init": ["xavier", "normal"],
+        "seed": [100],
+    }
     states = swept({"title": "t", "sampler": "tpe", "trials": 9, "space": space}, project)["state"].value_counts()
     assert states.sum() == 9
     assert states["pruned"] > 0
@@ -248,9 +272,14 @@ def test_a_search_stops_what_falls_behind(project):
 @pytest.mark.slow
 def test_each_arm_of_a_search_has_as_many_trials_and_begins_with_the_grid(project, quick):
     """All else is at the scale's values there. An arm without tables has no table rate."""
-    space = {"arm": ["dense", "stem-full"], "learning_rate": {"low": 0.001, "high": 0.1, "log": True},
-             "embedding_std": {"low": 0.1, "high": 2.0, "log": True}, "warmup": {"low": 0.05, "high": 0.5},
-             "table_rate_factor": {"low": 0.5, "high": 4.0}, "seed": [100]}  # fmt: skip
+    space = {
+        "arm": ["dense", "stem-full"],
+        "learning_rate": {"low": 0.001, "high": 0.1, "log": True},
+        "embedding_std": {"low": 0.1, "high": 2.0, "log": True},
+        "warmup": {"low": 0.05, "high": 0.5},
+        "table_rate_factor": {"low": 0.5, "high": 4.0},
+        "seed": [100],
+    }
     first = {"learning_rate": [0.01, 0.02], "embedding_std": [0.25, 1.0]}
     table = swept({"title": "t", "sampler": "tpe", "trials": 5, "first": first, "space": space}, project)
     assert table["arm"].value_counts().to_dict() == {"dense": 5, "stem-full": 5}
@@ -302,8 +331,12 @@ one.queue()
 one.work(wait)
 """
 ONE = {"arm": ["dense"], "learning_rate": [0.01, 0.02, 0.04], "seed": [100]}
-SEARCH = {"title": "t", "sampler": "tpe", "trials": 3,
-          "space": {"arm": ["dense"], "learning_rate": {"low": 0.01, "high": 0.02}, "seed": [100]}}  # fmt: skip
+SEARCH = {
+    "title": "t",
+    "sampler": "tpe",
+    "trials": 3,
+    "space": {"arm": ["dense"], "learning_rate": {"low": 0.01, "high": 0.02}, "seed": [100]},
+}
 
 
 @pytest.mark.slow
