@@ -53,9 +53,7 @@ AT = ("--scale", "tiny")
     ("arguments", "words"),
     [
         (("train", *AT, "stem-thrid"), "arm 'stem-thrid' is unknown; did you mean 'stem-third'?"),
-        (("score", *AT, "dense", "stem-ful"), "arm 'stem-ful' is unknown; did you mean 'stem-full'?"),
         (("train", *AT, "dense@haf"), "variant 'haf' is unknown; did you mean 'half'?"),
-        (("train", *AT, "dense@rate-0.6"), "variant 'rate-0.6' is unknown; did you mean"),
         (("track", *AT, "stem-ful"), "run 'stem-ful' is unknown; did you mean 'stem-full'?"),
         (("score", *AT, "--kind", "loses"), "kind 'loses' is unknown; did you mean 'losses'?"),
         (("data", "corpse"), "step 'corpse' is unknown; did you mean 'corpus'?"),
@@ -64,18 +62,11 @@ AT = ("--scale", "tiny")
         (("cost", "--shape", "lama-3.2-1b"), "shape 'lama-3.2-1b' is unknown; did you mean 'llama-3.2-1b'?"),
         (("explain", "rivls/equal-flops"), "recipe 'rivls' is unknown; did you mean 'rivals'?"),
         (("explain", "rivals/equal-flop"), "claim 'equal-flop' is unknown; did you mean 'equal-flops'?"),
-        (("explain", "equal-flop"), "claim 'equal-flop' is unknown; did you mean 'equal-flops'?"),
-        (("analyse", "rivls", *AT), "recipe 'rivls' is unknown; did you mean 'rivals'?"),
         (("verify", "--scale", "tinny"), "scale 'tinny' is unknown; did you mean 'tiny'?"),
         (("sweep", "recipes/sweeps/ablation.yaml"), "did you mean 'recipes/sweeps/ablations.yaml'?"),
-        (("sweep", "ablation"), "did you mean 'recipes/sweeps/ablations.yaml'?"),
         (("sweep", "recipes/sweeps/ablations.yaml", "--scale", "tinny"), "'tinny' is unknown; did you mean 'tiny'?"),
         (("new", "recipe", "mine", "dens", "stem-full"), "arm 'dens' is unknown; did you mean 'dense'?"),
         (("new", "arm", "mine", "--ffn", "sten"), "ffn 'sten' is unknown; did you mean 'stem'?"),
-        (
-            ("generate", "--run", "runs/tiny/main/stem-ful/seed0", "--prompt", "x"),
-            "did you mean 'runs/tiny/main/stem-full/seed0'?",
-        ),
     ],
 )
 def test_what_was_meant(project, arguments, words):
@@ -101,13 +92,8 @@ def test_why_an_arm_that_is_there_is_not_planned(project, catalog):
 def offered(line, monkeypatch):
     """The completions of a line's end, by typer's protocol for bash."""
     words = line.split(" ")
-    for name, value in {
-        "COMP_WORDS": line,
-        "COMP_CWORD": str(len(words) - 1),
-        "_STEMREPRO_COMPLETE": "complete_bash",
-    }.items():
-        monkeypatch.setenv(name, value)
-    done = CliRunner().invoke(app, [], prog_name="stemrepro")
+    asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1), "_STEMREPRO_COMPLETE": "complete_bash"}
+    done = CliRunner().invoke(app, [], prog_name="stemrepro", env=asked)
     return done.stdout.split()
 
 
@@ -118,16 +104,14 @@ def offered(line, monkeypatch):
         ("stemrepro train dense stem-f", {"stem-full", "stem-fast", "stem-frozen"}),
         ("stemrepro train dense@hal", {"dense@half"}),
         ("stemrepro train dense @ hal", {"half"}),  # as bash takes it apart
-        ("stemrepro train --scale lapt", {"laptop"}),
         ("stemrepro score --kind geo", {"geometry"}),
         ("stemrepro analyse riv", {"rivals"}),
-        ("stemrepro plan --recipe riv", {"rivals"}),
         ("stemrepro explain riv", {"rivals/"}),
         ("stemrepro explain rivals/equal-f", {"rivals/equal-flops"}),
         ("stemrepro sweep recipes/sweeps/abl", {"recipes/sweeps/ablations.yaml"}),
         ("stemrepro data --mix text-", {"text-8"}),
-        ("stemrepro cost --shape llama", {"llama-3.2-1b"}),
-        ("stemrepro cost --shape lapt", {"laptop"}),
+        ("stemrepro cost --shape l", {"llama-3.2-1b", "laptop"}),
+        ("stemrepro show dense@hal", {"dense@half"}),
         ("stemrepro new recipe mine stem-th", {"stem-third"}),
         ("stemrepro tra", {"train", "track"}),
     ],
@@ -144,12 +128,3 @@ def test_files_that_cannot_be_read_offer_nothing(tmp_path, monkeypatch):
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes/arms.yaml").write_text("a: [")
     assert offered("stemrepro train stem", monkeypatch) == []
-
-
-def test_names_for_completion_are_those_of_the_catalog(project, catalog):
-    assert names.keys("arms")() == list(catalog.arms)
-    assert set(names.recipes()) == set(catalog.recipes)
-    assert set(names.scales()) == {*catalog.scales, "tiny"}
-    assert set(names.keys("mixes")()) == set(catalog.mixes)
-    assert set(names.shapes()) == {*catalog.shapes, *catalog.scales, "tiny"}
-    assert names.claims("rivals/") == [f"rivals/{claim}" for claim in catalog.recipes["rivals"].claims]

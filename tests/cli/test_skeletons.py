@@ -93,14 +93,11 @@ def test_an_arm_that_exists_is_entered_as_it_is(folder):
         (lambda folder: new_arm("mine", "stemm", folder), "did you mean 'stem'"),
         (lambda folder: new_arm("null", "stem", folder), "'null' is no name: YAML reads it as something else"),
         (lambda folder: new_arm("mine", "link/x.py:Rows", folder), "below the repository's root"),
-        (lambda folder: new_arm("mine", "link.py:Rows", folder), "below the repository's root"),
         (lambda folder: new_arm("mine", "my/x.py:Rows()", folder), "ffn 'my/x.py:Rows\\(\\)' is unknown"),
-        (lambda folder: new_arm("mine", "my/x.py:lambda", folder), "is no name of a class"),
         (lambda folder: new_recipe("rivals", ["dense", "ple"], folder), "exists already"),
         (lambda folder: new_recipe("mine", ["dense"], folder), "name two or more"),
         (lambda folder: new_recipe("mine", ["dense", "dense"], folder), "name each arm once"),
         (lambda folder: new_recipe("train", ["dense", "ple"], folder), "a stage of the pipeline is called 'train'"),
-        (lambda folder: new_recipe("mine", ["dense", "plee"], folder), "did you mean 'ple'"),
     ],
 )
 def test_mistakes_write_nothing(folder, make, words, tmp_path_factory):

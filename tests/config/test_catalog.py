@@ -25,6 +25,23 @@ def edit(path, change):
     path.write_text(yaml.dump(value, Dumper=yaml.CSafeDumper))
 
 
+def put(value, changes):
+    """Set "training/batch"; None takes a key away, "arms+" gets one more, "+name/metric" is of an estimate made a claim."""
+    for place, new in changes.items():
+        *path, key = place.split("/")
+        at = value
+        if path and path[0].startswith("+"):
+            at = as_claim(value, path.pop(0)[1:])
+        for part in path:
+            at = at[part]
+        if key.endswith("+"):
+            at[key[:-1]].append(new)
+        elif new is None:
+            del at[key]
+        else:
+            at[key] = new
+
+
 def test_the_shipped_recipes_are_valid(catalog):
     assert {"smoke", "laptop"} <= catalog.scales.keys()
     assert len(catalog.scales["laptop"].seeds) >= 5
@@ -68,290 +85,131 @@ def as_claim(recipe, name):
     return recipe.setdefault("claims", {}).setdefault(name, claim)
 
 
-def without_controls(recipe):
-    as_claim(recipe, "half-below-dense")["preconditions"] = ["no-gain-without-information"]
-    recipe["arms"] = [arm for arm in recipe["arms"] if arm not in ("stem-frozen", "stem-shuffled")]
-    del recipe["variants"], recipe["more_seeds"]
-    del recipe["estimates"]["frozen-rows"], recipe["estimates"]["shuffled-rows"]
+MIXES, ARMS, VARIANTS, LAPTOP, SMOKE = "mixes", "arms", "variants", "scales/laptop", "scales/smoke"
+LOSS, DESIGN, RIVALS, AUDIT = "validation_loss", "table_design", "rivals", "paper_audit"
+GAIN = ["no-gain-without-information"]
 
 
 @pytest.mark.parametrize(
-    ("file", "change", "words"),
+    ("file", "changes", "words"),
     [
+        (MIXES, {"text/kind": "web"}, r"mixes\.yaml: text\.kind: choose one of archives, sample, .*\(got 'web'\)"),
+        (LAPTOP, {"data": "poems"}, r"laptop\.yaml: data: mix 'poems' is unknown \(recipes/mixes\.yaml has text"),
+        (LAPTOP, {"mid": "mid-olmo"}, r"mid: 'mid-olmo' has parts with a `sample`, and 'text-8' has none; a blend"),
+        (LAPTOP, {"inherits": "smoke"}, r"\.yaml: inherits: '\S+' inherits from"),
+        (LAPTOP, {"training/clip": 0}, r"laptop\.yaml: training\.clip: .*greater than 0 \(got 0\)$"),
+        (LAPTOP, {"training/micro_bacth": 2}, r"'training\.micro_bacth'; did you mean 'micro_batch'\? known are tok"),
+        (LAPTOP, {"training/tokens": 1000}, r"training\.tokens 1000 is no multiple of batch x sequence = 1024"),
+        (LAPTOP, {"learning_rate": float("nan")}, r"laptop\.yaml: learning_rate: .*\(got nan\)"),
+        (LAPTOP, {"scoreboard": "../elsewhere"}, r"laptop\.yaml: scoreboard: "),
+        (LAPTOP, {"model/heads": 3}, r"laptop\.yaml with arm 'dense': heads 3 does not divide width 32"),
+        (LAPTOP, {"model/layers": 2}, r"arm 'stem-third': placement 'third' needs layers >= 3"),
+        (LAPTOP, {"counting/lenght": 9}, r"unknown key 'counting\.lenght'; did you mean 'length'\? known are vocab"),
+        (LAPTOP, {"tuned/dense/head_std": -1}, r"laptop\.yaml: tuned\.dense\.head_std: .*greater than 0 \(got -1\)"),
+        (LAPTOP, {"seeds": [0, 1, 1]}, r"seeds \[0, 1, 1\] names a seed twice"),
+        (LAPTOP, {"seeds": [2, 0, 1]}, r"seeds \[2, 0, 1\] must stand in order"),
+        (SMOKE, {"inherits": "lapdog"}, r"smoke\.yaml: inherits: scale 'lapdog' is unknown; did you mean 'laptop'\?"),
+        (SMOKE, {"inherits": "atlas"}, r"inherits: 'atlas' inherits from another itself; name a scale that doesn't"),
+        (SMOKE, {"training/batch": 12}, r"smoke\.yaml: training: micro_batch 16 .*; it inherits \S+laptop\.yaml"),
+        (ARMS, {"dense/placment": "none"}, r"arms\.yaml: unknown key 'dense\.placment'; did you mean 'placement'\?"),
+        (ARMS, {"dense/ffn": "swish"}, r"arms\.yaml: dense: .*'swish' is unknown \(stemrepro/model/specs\.py"),
+        (ARMS, {"dense/hue": "pale"}, r"dense: hue 'pale' is unknown: choose one of black, blue"),
+        (ARMS, {"dense/marker": "%"}, r"dense: marker '%' is unknown: choose one of "),
+        (ARMS, {"dense/label": "$d$"}, r"dense: label '\$d\$' holds a \$"),
+        (ARMS, {"a;touch x": {}}, r"arms\.yaml: 'a;touch x' is no name"),
+        (ARMS, {"stem-half/family": "stems"}, r"stem-half: family 'stems' is unknown; did you mean 'stem-"),
+        (VARIANTS, {"main": {"tokens": 2}}, r"variants\.yaml: 'main' is the scale itself"),
+        (VARIANTS, {"half/at": "lapdog"}, r"variants\.yaml: half\.at: scale 'lapdog' is unknown; did you mean 'lapt"),
+        (VARIANTS, {"half/at": None}, r"variants\.yaml: half\.tokens: say at which scale"),
+        (VARIANTS, {"half/tokens": -5}, r"variants\.yaml: half\.tokens: .*\(got -5\)"),
+        (VARIANTS, {"half/tokns": 5}, r"unknown key 'half\.tokns'; did you mean 'tokens'"),
+        (VARIANTS, {"mid/extends/txt": "own"}, r"unknown key 'mid\.extends\.txt'; did you mean 'text'"),
+        (VARIANTS, {"wide-rung-1/width": 9}, r"token_ladder\.yaml: \S+@wide-rung-1 at scale '\w+': width \S+ with"),
         (
-            "mixes.yaml",
-            lambda v: v["text"].update(kind="web"),
-            r"mixes\.yaml: text\.kind: choose one of archives, sample, hub, .*\(got 'web'\)",
+            VARIANTS,
+            {"deep": {"extends": {"after": "mid"}}, "longer-8/extends/after": "deep"},
+            r"dense@longer-8 .*: it resumes from 'deep', which resumes from 'mid'; two stages",
         ),
         (
-            "scales/laptop.yaml",
-            lambda v: v.update(data="poems"),
-            r"laptop\.yaml: data: mix 'poems' is unknown \(recipes/mixes\.yaml has text",
+            VARIANTS,
+            {"longer-8/extends/after": "half-vocab-4"},
+            r"'half-vocab-4', which has 'vocab'; tokens, learning rate",
         ),
         (
-            "scales/laptop.yaml",
-            lambda v: v.update(mid="mid-olmo"),
-            r"laptop\.yaml: mid: 'mid-olmo' has parts with a `sample`, and 'text-8' has none; a blend",
+            VARIANTS,
+            {"second-half-mean-row/extends/after": "second-half"},
+            r"which resumes from 'half'; .* stands alone",
+        ),
+        (LOSS, {"estimates/token-part/metrik": "prose"}, r"'estimates\.token-part\.metrik'; did you mean 'metric'\?"),
+        (LOSS, {"arms+": "stem-tenth"}, r"arm 'stem-tenth' is unknown; did you mean 'stem-late'"),
+        (LOSS, {"measure": "scores"}, r"validation_loss\.yaml: measure 'scores' is unknown"),
+        (
+            LOSS,
+            {"+full-below-dense/preconditions": ["token-only-below-three-quarters"]},
+            r"looks at the claim's own contrast",
+        ),
+        (LOSS, {"+token-part/arms": ["dense", "x"]}, r"claim 'token-part' names arm 'x'"),
+        (LOSS, {"+token-part/origin": "ours"}, r"claims\.token-part\.origin: .*'paper', .* 'control' \(got 'ours'\)"),
+        (
+            LOSS,
+            {"+token-part/metric": "prosee"},
+            r"'prosee' is unknown; did you mean 'prose'\? \(measure 'comparison' has prose",
         ),
         (
-            "scales/smoke.yaml",
-            lambda v: v.update(inherits="lapdog"),
-            r"smoke\.yaml: inherits: scale 'lapdog' is unknown; did you mean 'laptop'\?",
+            LOSS,
+            {"+token-part/preconditions": ["spikes-expected"]},
+            r"'spikes-expected' is unknown to this measure; it has ",
         ),
+        (DESIGN, {"+random-rows/preconditions": GAIN}, r"claim 'random-rows': .* looks at the claim's own contrast"),
+        (DESIGN, {"+vocabulary/preconditions": GAIN}, r"unit must be nats/token \(got 'bits/byte a doubling'\)"),
+        (DESIGN, {"variants/haf": {}}, r"table_design\.yaml: variant 'haf' is unknown; did you mean 'half'\?"),
+        (DESIGN, {"variants/half-own-rate": {"arms": ["ple"]}}, r"half-own-rate names 'ple', which is not among"),
+        (DESIGN, {"compare_at": "halb"}, r"compare_at 'halb' is no variant at which all of the recipe's arms are tr"),
+        ("retrofit", {"variants/half": None}, r"its 5 seeds resume from those of dense@half, .* asks for 0"),
         (
-            "scales/smoke.yaml",
-            lambda v: v.update(inherits="atlas"),
-            r"smoke\.yaml: inherits: 'atlas' inherits from another itself; name a scale that doesn't",
+            "benchmark_scores",
+            {"estimates/recall/metric": "accuracy:chess"},
+            r"'accuracy:chess': task 'chess' is unknown \(this",
         ),
-        ("scales/laptop.yaml", lambda v: v.update(inherits="smoke"), r"\.yaml: inherits: '\S+' inherits from"),
+        (RIVALS, {"arms+": "ple"}, r"rivals\.yaml: .*names an arm twice"),
+        (RIVALS, {"estimates/over-jtok/arms": ["jtok"]}, r"estimates\.over-jtok: .*two arms, or none .*, not 1"),
+        (RIVALS, {"estimates/over-jtok/arms": None}, r"'over-jtok': metric 'prose' is a contrast, which needs arms"),
+        (RIVALS, {"estimates/equal-flops": {"label": "", "metric": "prose"}}, r"'equal-flops' has the name of a claim"),
         (
-            "scales/smoke.yaml",
-            lambda v: v["training"].update(batch=12),
-            r"smoke\.yaml: training: micro_batch 16 does not divide .*; it inherits \S+laptop\.yaml",
+            RIVALS,
+            {"estimates/over-jtok/arms": ["stem-full", "dense-equal-flops"]},
+            r"'over-jtok' asks what 'equal-flops' asks",
         ),
-        (
-            "scales/laptop.yaml",
-            lambda v: v["training"].update(clip=0),
-            r"laptop\.yaml: training\.clip: .*greater than 0 \(got 0\)$",
-        ),
-        ("arms.yaml", lambda v: v["dense"].update(colour=1), r"arms\.yaml: unknown key 'dense\.colour'; known are ffn"),
-        (
-            "arms.yaml",
-            lambda v: v["dense"].update(placment=v["dense"].pop("placement")),
-            r"arms\.yaml: unknown key 'dense\.placment'; did you mean 'placement'\? known are ffn",
-        ),
-        (
-            "scales/laptop.yaml",
-            lambda v: v["model"].update(widht=v["model"].pop("width")),
-            r"laptop\.yaml: unknown key 'model\.widht'; did you mean 'width'\? known are vocab, width",
-        ),
-        (
-            "scales/laptop.yaml",
-            lambda v: v["training"].update(micro_bacth=2),
-            r"unknown key 'training\.micro_bacth'; did you mean 'micro_batch'\? known are tokens",
-        ),
-        (
-            "validation_loss.yaml",
-            lambda v: v["estimates"]["token-part"].update(metrik="prose"),
-            r"unknown key 'estimates\.token-part\.metrik'; did you mean 'metric'\?",
-        ),
-        (
-            "arms.yaml",
-            lambda v: v["dense"].update(ffn="swish"),
-            r"arms\.yaml: dense: .*'swish' is unknown \(stemrepro/model/specs\.py",
-        ),
-        (
-            "arms.yaml",
-            lambda v: v["dense"].update(hue="pale"),
-            r"dense: hue 'pale' is unknown: choose one of black, blue",
-        ),
-        ("arms.yaml", lambda v: v.update({"a;touch x": v["dense"]}), r"arms\.yaml: 'a;touch x' is no name"),
-        ("variants.yaml", lambda v: v.update(main={"tokens": 2}), r"variants\.yaml: 'main' is the scale itself"),
-        (
-            "variants.yaml",
-            lambda v: v["half"].update(at="lapdog"),
-            r"variants\.yaml: half\.at: scale 'lapdog' is unknown; did you mean 'laptop'\?",
-        ),
-        ("variants.yaml", lambda v: v["half"].pop("at"), r"variants\.yaml: half\.tokens: say at which scale"),
-        ("variants.yaml", lambda v: v["half"].update(tokens=-5), r"variants\.yaml: half\.tokens: .*\(got -5\)"),
-        ("variants.yaml", lambda v: v["half"].update(tokns=5), r"unknown key 'half\.tokns'; did you mean 'tokens'"),
-        (
-            "variants.yaml",
-            lambda v: v["wide-rung-1"].update(width=9),
-            r"token_ladder\.yaml: \S+@wide-rung-1 at scale '\w+': width \S+ with",
-        ),
-        (
-            "scales/laptop.yaml",
-            lambda v: v.update(learning_rate=float("nan")),
-            r"laptop\.yaml: learning_rate: .*\(got nan\)",
-        ),
-        ("scales/laptop.yaml", lambda v: v.update(scoreboard="../elsewhere"), r"laptop\.yaml: scoreboard: "),
-        (
-            "scales/laptop.yaml",
-            lambda v: v["model"].update(heads=3),
-            r"laptop\.yaml with arm 'dense': heads 3 does not divide width 32",
-        ),
-        (
-            "scales/laptop.yaml",
-            lambda v: v["model"].update(layers=2),
-            r"arm 'stem-third': placement 'third' needs layers >= 3",
-        ),
-        (
-            "scales/laptop.yaml",
-            lambda v: v["training"].update(tokens=1000),
-            r"training\.tokens 1000 is no multiple of batch x sequence = 1024",
-        ),
-        ("scales/laptop.yaml", lambda v: v.update(seeds=[0, 1, 1]), r"seeds \[0, 1, 1\] names a seed twice"),
-        ("arms.yaml", lambda v: v["dense"].update(marker="%"), r"dense: marker '%' is unknown: choose one of "),
-        ("arms.yaml", lambda v: v["dense"].update(label="$d$"), r"dense: label '\$d\$' holds a \$"),
-        ("rivals.yaml", lambda v: v["arms"].append("ple"), r"rivals\.yaml: .*names an arm twice"),
-        ("scales/laptop.yaml", lambda v: v.update(seeds=[2, 0, 1]), r"seeds \[2, 0, 1\] must stand in order"),
-        (
-            "validation_loss.yaml",
-            lambda v: as_claim(v, "full-below-dense").update(preconditions=["token-only-below-three-quarters"]),
-            r"'full-below-dense': precondition .* looks at the claim's own contrast",
-        ),
-        (
-            "validation_loss.yaml",
-            lambda v: v["arms"].append("stem-tenth"),
-            r"validation_loss\.yaml: arm 'stem-tenth' is unknown; did you mean 'stem-late'",
-        ),
-        (
-            "validation_loss.yaml",
-            lambda v: v.update(measure="scores"),
-            r"validation_loss\.yaml: measure 'scores' is unknown",
-        ),
-        (
-            "validation_loss.yaml",
-            lambda v: as_claim(v, "token-part").update(arms=["dense", "x"]),
-            r"claim 'token-part' names arm 'x'",
-        ),
-        (
-            "validation_loss.yaml",
-            lambda v: as_claim(v, "token-part").update(origin="ours"),
-            r"claims\.token-part\.origin: .*'paper', 'arithmetic' or 'control' \(got 'ours'\)",
-        ),
-        (
-            "validation_loss.yaml",
-            lambda v: as_claim(v, "token-part").update(metric="prosee"),
-            r"claim 'token-part': metric 'prosee' is unknown; did you mean 'prose'\? \(measure 'comparison' has prose, "
-            r"all,",
-        ),
-        (
-            "validation_loss.yaml",
-            lambda v: as_claim(v, "token-part").update(preconditions=["spikes-expected"]),
-            r"claim 'token-part': precondition 'spikes-expected' is unknown to this measure; it has ",
-        ),
-        (
-            "validation_loss.yaml",
-            without_controls,
-            r"precondition 'no-gain-without-information' needs the arm 'stem-frozen' or 'stem-shuffled'; add one to the "
-            r"recipe's arms, or leave",
-        ),
-        (
-            "table_design.yaml",
-            lambda v: as_claim(v, "random-rows").update(preconditions=["no-gain-without-information"]),
-            r"claim 'random-rows': precondition 'no-gain-without-information' looks at the claim's own contrast",
-        ),
-        (
-            "table_design.yaml",
-            lambda v: as_claim(v, "vocabulary").update(preconditions=["no-gain-without-information"]),
-            r"claim 'vocabulary': precondition .* compares losses, so unit must be nats/token "
-            r"\(got 'bits/byte a doubling'\)",
-        ),
-        (
-            "benchmark_scores.yaml",
-            lambda v: v["estimates"]["recall"].update(metric="accuracy:chess"),
-            r"estimate 'recall': metric 'accuracy:chess': task 'chess' is unknown \(this recipe has ",
-        ),
-        (
-            "paper_audit.yaml",
-            lambda v: as_claim(v, "roi-full").pop("paper"),
-            r"claims\.roi-full: .*needs the paper's number",
-        ),
-        (
-            "validation_loss.yaml",
-            lambda v: as_claim(v, "third-below-dense").update(paper={"cells": ["fig-1b/lead/16k"]}),
-            r"'fig-1b/lead/16k' is empty",
-        ),
-        (
-            "validation_loss.yaml",
-            lambda v: as_claim(v, "third-below-dense").update(paper={"cells": ["fig-1b/lead/8k"] * 3}),
-            r"one or two cells make a number, not 3",
-        ),
-        (
-            "paper.yaml",
-            lambda v: v["table-4"]["rows"]["dense"].pop(),
-            r"paper\.yaml: table-4\.rows\.dense has 10 cells for 11 columns",
-        ),
-        (
-            "paper.yaml",
-            lambda v: v["table-4"].update(by_column={"chess": {"unit": "%"}}),
-            r"table-4\.by_column names 'chess'",
-        ),
-        (
-            "arms.yaml",
-            lambda v: v["stem-half"].update(family="stems"),
-            r"arms\.yaml: stem-half: family 'stems' is unknown; did you mean 'stem-",
-        ),
-        (
-            "table_design.yaml",
-            lambda v: v["variants"].update(haf={}),
-            r"table_design\.yaml: variant 'haf' is unknown; did you mean 'half'\?",
-        ),
-        (
-            "table_design.yaml",
-            lambda v: v["variants"].update({"half-own-rate": {"arms": ["ple"]}}),
-            r"table_design\.yaml: variants\.half-own-rate names 'ple', which is not among the recipe's arms",
-        ),
-        (
-            "table_design.yaml",
-            lambda v: v.update(compare_at="halb"),
-            r"table_design\.yaml: compare_at 'halb' is no variant at which all of the recipe's arms are trained",
-        ),
-        (
-            "retrofit.yaml",
-            lambda v: v["variants"].pop("half"),
-            r"dense@second-half at scale '\S+': its 5 seeds resume from those of dense@half, of which the recipe asks "
-            r"for 0",
-        ),
-        (
-            "variants.yaml",
-            lambda v: (v.update(deep={"extends": {"after": "mid"}}), v["longer-8"]["extends"].update(after="deep")),
-            r"dense@longer-8 at scale 'paper-1b': it resumes from 'deep', which resumes from 'mid'; two stages of the",
-        ),
-        (
-            "variants.yaml",
-            lambda v: v["longer-8"]["extends"].update(after="half-vocab-4"),
-            r"dense@longer-8 .*: it resumes from 'half-vocab-4', which has 'vocab'; tokens, learning rate and clip alone",
-        ),
-        (
-            "variants.yaml",
-            lambda v: v["second-half-mean-row"]["extends"].update(after="second-half"),
-            r"@second-half-mean-row .*: it resumes from 'second-half', which resumes from 'half'; .* stands alone",
-        ),
-        (
-            "rivals.yaml",
-            lambda v: v["estimates"]["over-jtok"].update(arms=["jtok"]),
-            r"estimates\.over-jtok: .*two arms, or none where it is computed, not 1",
-        ),
-        (
-            "rivals.yaml",
-            lambda v: v["estimates"]["over-jtok"].pop("arms"),
-            r"estimate 'over-jtok': metric 'prose' is a contrast, which needs arms",
-        ),
-        (
-            "rivals.yaml",
-            lambda v: v["estimates"].update({"equal-flops": v["estimates"]["over-jtok"]}),
-            r"estimate 'equal-flops' has the name of a claim",
-        ),
-        (
-            "rivals.yaml",
-            lambda v: v["estimates"]["over-jtok"].update(arms=["stem-full", "dense-equal-flops"]),
-            r"estimate 'over-jtok' asks what 'equal-flops' asks: metric 'prose' of the same arms",
-        ),
-        (
-            "paper_audit.yaml",
-            lambda v: v["estimates"]["roi-full"].pop("tolerance"),
-            r"estimates\.roi-full: .*'paper' and 'tolerance' stand together",
-        ),
-        (
-            "paper_audit.yaml",
-            lambda v: v["estimates"]["roi-full"]["paper"].update(cells=["table-9/a/b"]),
-            r"estimate 'roi-full': .*cell .* 'table-9/a/b' is unknown; did you mean",
-        ),
-        (
-            "paper_audit.yaml",
-            lambda v: v["claims"]["roi"].update(metric="deviating:rois"),
-            r"claim 'roi': metric 'deviating:rois': group 'rois' is unknown",
-        ),
+        (LOSS, {"+third-below-dense/paper": {"cells": ["fig-1b/lead/16k"]}}, r"'fig-1b/lead/16k' is empty"),
+        (LOSS, {"+third-below-dense/paper": {"cells": ["fig-1b/lead/8k"] * 3}}, r"one or two cells .*, not 3"),
+        ("paper", {"table-4/rows/dense": [1.0]}, r"paper\.yaml: table-4\.rows\.dense has 1 cells for 11 columns"),
+        ("paper", {"table-4/by_column": {"chess": {"unit": "%"}}}, r"table-4\.by_column names 'chess'"),
+        ("paper", {"table-4/colums": []}, r"paper\.yaml: unknown key 'table-4\.colums'; did you mean 'columns'"),
+        (AUDIT, {"+roi-full/paper": None}, r"claims\.roi-full: .*needs the paper's number"),
+        (AUDIT, {"estimates/roi-full/tolerance": None}, r"roi-full: .*'paper' and 'tolerance' stand together"),
+        (AUDIT, {"estimates/roi-full/paper/cells": ["table-9/a/b"]}, r"'table-9/a/b' is unknown; did you mean"),
+        (AUDIT, {"claims/roi/metric": "deviating:rois"}, r"'deviating:rois': group 'rois' is unknown"),
     ],
 )
-def test_mistakes_are_named(folder, file, change, words):
-    edit(folder / file, change)
+def test_mistakes_are_named(folder, file, changes, words):
+    edit(folder / f"{file}.yaml", lambda value: put(value, changes))
     with pytest.raises(UserError, match=words) as caught:
         load(folder)
     assert "\n" not in str(caught.value)
+
+
+def test_a_precondition_needs_a_control(folder):
+    def change(recipe):
+        as_claim(recipe, "half-below-dense")["preconditions"] = GAIN
+        recipe["arms"] = [arm for arm in recipe["arms"] if arm not in ("stem-frozen", "stem-shuffled")]
+        put(
+            recipe,
+            {"variants": None, "more_seeds": None, "estimates/frozen-rows": None, "estimates/shuffled-rows": None},
+        )
+
+    edit(folder / "validation_loss.yaml", change)
+    with pytest.raises(UserError, match="needs the arm 'stem-frozen' or 'stem-shuffled'; add one to the recipe's arms"):
+        load(folder)
 
 
 def test_one_control_of_two_is_enough_for_a_precondition(folder):

@@ -46,11 +46,7 @@ def test_an_arm_has_edges_in_fields_that_it_has():
 
     stem = trials("stem", loss, learning_rate=RATES, table_rate_factor=[1.0, 2.0], placement=["full", "third"])
     dense = trials(
-        "dense",
-        lambda learning_rate, **_: learning_rate,
-        learning_rate=RATES,
-        table_rate_factor=[1.0],
-        placement=["none"],
+        "dense", lambda **at: at["learning_rate"], learning_rate=RATES, table_rate_factor=[1.0], placement="-"
     )
     best = best_settings(pd.concat([stem, dense], ignore_index=True), {}).set_index("arm")["at_edge"]
     assert best.to_dict() == {"dense": "learning_rate lowest", "stem": "table_rate_factor highest"}
@@ -59,15 +55,15 @@ def test_an_arm_has_edges_in_fields_that_it_has():
 @pytest.mark.parametrize(
     ("best", "log", "end"),
     [
-        (0.00105, True, "lowest"),  # 0.7% of the way from 0.001 to 1 in its logarithm, 0.005% plainly
-        (0.01, True, None),  # a third of the way in its logarithm
-        (0.01, False, "lowest"),  # 0.9% of the way
+        (0.00105, True, "lowest"),
+        (0.01, True, None),
+        (0.01, False, "lowest"),
         (0.96, False, "highest"),
-        (0.94, False, None),
-        (0.9, True, "highest"),  # 98% of the way
+        (0.9, True, "highest"),
     ],
 )
 def test_near_the_end_of_a_range(best, log, end):
+    """From 0.001 to 1: 0.00105 is 0.7% of the way in its logarithm, 0.01 a third of it or plainly 0.9%, 0.9 98%."""
     table = trials("dense", lambda warmup: abs(warmup - best), warmup=[0.05, best, 0.5])
     found = best_settings(table, {"warmup": Range(low=0.001, high=1.0, log=log)})["at_edge"].tolist()
     assert found == [f"warmup {end}" if end else ""]
@@ -75,16 +71,9 @@ def test_near_the_end_of_a_range(best, log, end):
 
 def test_one_seed_that_diverged_is_enough_and_pruned_runs_and_lost_arms_have_no_best():
     """0.02 is better on one seed and lost the other; 0.03 was stopped at a lower loss."""
-    rows = [
-        ("dense", 0.01, 0, 4.1),
-        ("dense", 0.01, 1, 4.0),
-        ("dense", 0.02, 0, 3.9),
-        ("dense", 0.02, 1, np.inf),
-        ("dense", 0.03, 0, 3.0),
-        ("blend", 0.01, 0, np.inf),
-        ("blend", 0.02, 0, np.inf),
-    ]
-    table = pd.DataFrame(rows, columns=["arm", "learning_rate", "seed", "prose"])
+    rates, losses = [0.01, 0.01, 0.02, 0.02, 0.03, 0.01, 0.02], [4.1, 4.0, 3.9, np.inf, 3.0, np.inf, np.inf]
+    table = pd.DataFrame({"arm": 5 * ["dense"] + 2 * ["blend"], "learning_rate": rates, "seed": [0, 1, 0, 1, 0, 0, 0]})
+    table["prose"] = losses
     table["state"] = ["complete" if loss < 9 else "diverged" for loss in table["prose"]]
     table.loc[4, "state"] = "pruned"
     best = best_settings(table, {})
@@ -104,15 +93,8 @@ def test_committed_bests_follow_from_committed_trials(folder):
 
 
 def test_the_best_settings_as_lines_of_a_scale_are_read_back():
-    best = pd.DataFrame(
-        {
-            "arm": ["dense", "mine"],
-            "learning_rate": [0.016, 0.0115815777],
-            "table_rate_factor": [1.0, 4.0],
-            "table_init": ["xavier", "small"],
-            "prose": [4.0, 3.9],
-        }
-    )
+    keys = ["arm", "learning_rate", "table_rate_factor", "table_init", "prose"]
+    best = pd.DataFrame([("dense", 0.016, 1.0, "xavier", 4.0), ("mine", 0.0115815777, 4.0, "small", 3.9)], columns=keys)
     read = yaml.safe_load("\n".join(["tuned:", *tuned_lines(best)]))["tuned"]
     assert {arm: TunedSettings(**settings) for arm, settings in read.items()} == {
         "dense": TunedSettings(learning_rate=0.016, table_init="xavier"),
@@ -120,12 +102,7 @@ def test_the_best_settings_as_lines_of_a_scale_are_read_back():
     }
 
 
-SPACE = {
-    "arm": ["dense", "stem"],
-    "learning_rate": {"low": 0.01, "high": 0.1, "log": True},
-    "warmup": {"low": 0, "high": 1},
-    "seed": [0],
-}
+SPACE = "{arm: [dense, stem], learning_rate: {low: 0.01, high: 0.1, log: true}, warmup: {low: 0, high: 1}, seed: [0]}"
 
 
 @pytest.fixture
@@ -139,7 +116,7 @@ def search():
     table = pd.concat(tables, ignore_index=True)
     table.loc[0, ["prose", "state"]] = np.inf, "diverged"
     table.loc[13, ["prose", "state"]] = 1.0, "pruned"
-    return parse(Sweep, {"title": "t", "sampler": "tpe", "trials": 12, "space": SPACE}, Path()), table
+    return parse(Sweep, {"title": "t", "sampler": "tpe", "trials": 12, "space": yaml.safe_load(SPACE)}, Path()), table
 
 
 def test_the_figures_show_each_trial_that_ended(search):
@@ -152,12 +129,9 @@ def test_the_figures_show_each_trial_that_ended(search):
         dots = sorted(axes.collections[0].get_offsets().tolist())
         rows = ended.loc[ended["arm"] == arm, ["learning_rate", "prose"]].to_numpy().tolist()
         assert np.array(dots) == pytest.approx(np.array(sorted(rows)))
-    bars = {
-        text.get_text(): bar.get_width()
-        for text, bar in zip(
-            shown["importances"].axes[0].get_yticklabels(), shown["importances"].axes[0].patches, strict=True
-        )
-    }
+    axes = shown["importances"].axes[0]
+    names = [text.get_text() for text in axes.get_yticklabels()]
+    bars = dict(zip(names, (bar.get_width() for bar in axes.patches), strict=True))
     assert bars["learning_rate"] > 0.8
 
 
