@@ -23,24 +23,8 @@ from stemrepro.config.scale import NUMBERS, Scale, Shape, Variant, as_ratios, ow
 from stemrepro.config.scores import SCORE_KINDS
 
 NO_RECIPES = ("models", "model_cards", "arms", "mixes", "paper", "questions", "variants", "shapes")
-RESERVED = (
-    "check",
-    "fetch",
-    "corpus",
-    "items",
-    "tokenizer",
-    "blocks",
-    "vocabularies",
-    "people",
-    "mid",
-    "counts",
-    "train",
-    *SCORE_KINDS,
-    "metrics",
-    "report",
-    "sweeps",
-    "data",
-)
+STAGES = "check fetch corpus items tokenizer blocks vocabularies people mid counts train metrics report sweeps data"
+RESERVED = (*STAGES.split(), *SCORE_KINDS)
 """Names of the pipeline's stages and of folders of results; a recipe can't have them."""
 KEY = re.compile(r"[a-z0-9][a-z0-9-]*")
 """Names of scales and mixes, which DVC reads as parts of dotted keys."""
