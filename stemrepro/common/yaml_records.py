@@ -5,7 +5,8 @@ import re
 import reprlib
 from dataclasses import is_dataclass
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
+from operator import eq
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
@@ -27,7 +28,12 @@ def later(default: Any, **more: Any) -> Any:
 
     At its default it is left out, so that those files and their hashes don't change.
     """
-    return Field(default, exclude_if=lambda value: value == default, **more)
+    return Field(default, exclude_if=partial(eq, default), **more)
+
+
+def added_later(default: Any, **more: Any) -> Any:
+    """Return the same for a dataclass, whose field has it in Annotated and the default next to it."""
+    return Field(exclude_if=partial(eq, default), **more)
 
 
 RULES = ConfigDict(extra="forbid", allow_inf_nan=False)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.yaml_records import Fraction, Name, Positive, parse
+from stemrepro.common.yaml_records import Fraction, Name, Positive, added_later, parse
 from stemrepro.config.sources import SOURCES
 
 Some = Annotated[tuple[Positive, ...], Field(min_length=1)]
@@ -39,25 +39,12 @@ class ArchiveMix:
     near_duplicates: Literal["documents", "passages"] = "documents"
 
 
-def _is_documents(value: str) -> bool:
-    return value == "documents"
-
-
 @dataclass(frozen=True, kw_only=True)
 class SampleMix:
     """Text vendored with the package: prose ("documents"), or text of another kind."""
 
     kind: Literal["sample"]
-    # Fields with exclude_if were added after files had been written: at their defaults those and their hashes stay.
-    file: Annotated[Literal["documents", "mathematics", "code"], Field(exclude_if=_is_documents)] = "documents"
-
-
-def _is_file(value: str) -> bool:
-    return value == "file"
-
-
-def _is_none(value: object) -> bool:
-    return value is None
+    file: Annotated[Literal["documents", "mathematics", "code"], added_later("documents")] = "documents"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +70,8 @@ class HubMix:
     streaming: bool = True
     text: str = "text"
     megabytes: Positive
-    document: Annotated[Literal["file", "line"], Field(exclude_if=_is_file)] = "file"
-    sample: Annotated[Positive | None, Field(exclude_if=_is_none)] = None
+    document: Annotated[Literal["file", "line"], added_later("file")] = "file"
+    sample: Annotated[Positive | None, added_later(None)] = None
     licence: str
     attribution: str
 

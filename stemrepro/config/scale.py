@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.yaml_records import Factor, Fraction, Name, Positive, Strict, later
+from stemrepro.common.yaml_records import Factor, Fraction, Name, Positive, Strict, added_later, later
 from stemrepro.config.address import MAIN
 from stemrepro.config.parallel import Parallel
 from stemrepro.config.retrofit import KINDS, Kind
@@ -56,23 +56,14 @@ class Counting:
     cache_tokens: Positive
 
 
-def _is_one(value: float) -> bool:
-    return value == 1
-
-
-def _is_none(value: object) -> bool:
-    return value is None
-
-
 @dataclass(frozen=True, kw_only=True)
 class TunedSettings:
     """Settings at which a family of arms learns best, from the scale's study; a field left out is the scale's."""
 
     learning_rate: Factor
     table_rate_factor: Factor = 1.0
-    # Added after files had been written: left out at its default, so that those and their hashes stay.
-    table_decay_factor: Annotated[float, Field(ge=0, exclude_if=_is_one)] = 1.0
-    table_init: Annotated[TableInit | None, Field(exclude_if=_is_none)] = None
+    table_decay_factor: Annotated[float, added_later(1.0, ge=0)] = 1.0
+    table_init: Annotated[TableInit | None, added_later(None)] = None
     embedding_std: Factor | None = None
     head_std: Factor | None = None
     embedding_rate_factor: Factor | None = None

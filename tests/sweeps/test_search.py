@@ -11,7 +11,6 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import optuna
 import pandas as pd
 import pytest
@@ -20,7 +19,7 @@ from rich.console import Console
 
 from stemrepro.common.code_hash import _read
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import atomic_write, sha256, write_json
+from stemrepro.common.files import atomic_write, write_json
 from stemrepro.common.yaml_records import dumped, parse
 from stemrepro.config.arm import Arm
 from stemrepro.model.ffn.base import ffn_class
@@ -141,22 +140,10 @@ class Rows(Stem):
 """
 
 
-def with_tokens(catalog, share):
-    """The catalog with a scale of other budget."""
-    scale = catalog.scales["tiny"]
-    training = scale.training.model_copy(update={"tokens": int(share * scale.training.tokens)})
-    return catalog.model_copy(update={"scales": {"tiny": scale.model_copy(update={"training": training})}})
-
-
-def trained():
-    """How many trials of each arm there are."""
-    return Counter(trial.user_attrs["settings"]["arm"] for trial in every_trial())
-
-
 @pytest.mark.slow
-def test_results_of_other_code_text_or_budget_do_not_count(project, sample, tmp_path):
+def test_results_of_other_code_do_not_count(project):
     """They stay in the database, and only what changed is trained."""
-    network, text = Path("my/searched.py"), tmp_path / "other"
+    network = Path("my/searched.py")
     atomic_write(network, OWN)
     arms = project.arms | {"mine": Arm(ffn="my/searched.py:Rows", placement="full")}
     catalog = project.model_copy(update={"arms": arms})
@@ -165,36 +152,31 @@ def test_results_of_other_code_text_or_budget_do_not_count(project, sample, tmp_
     network.write_text(OWN.replace("super()", "0 * super()"))
     for known in (run_code, _read, ffn_class):  # as in another process
         known.cache_clear()
-    other = swept(value, catalog)
-    assert (other["prose"] == first["prose"]).tolist() == [True, False]
-    assert trained() == {"dense": 1, "mine": 2}
-    half = swept(value, with_tokens(catalog, 0.5))
-    assert not set(half["prose"]) & set(other["prose"])
-    assert trained() == {"dense": 2, "mine": 3}
-    shutil.copytree(DATA, text)
-    np.fromfile(text / "tune.bin", np.uint16)[::-1].tofile(text / "tune.bin")
-    index = json.loads((text / "index.json").read_text())
-    index["splits"]["tune"]["sha256"] = sha256(text / "tune.bin")
-    write_json(text / "index.json", index)
+    assert (swept(value, catalog)["prose"] == first["prose"]).tolist() == [True, False]
+    assert Counter(trial.user_attrs["settings"]["arm"] for trial in every_trial()) == {"dense": 1, "mine": 2}
+
+
+def test_another_budget_text_or_space_has_a_study_of_its_own(project):
+    def studies(catalog=project, **changes):
+        space = {"arm": ["dense", "stem-full"], "learning_rate": {"low": 0.01, "high": 0.04}, "seed": [100]}
+        value = {"title": "t", "sampler": "tpe", "trials": 2, "space": space | {"placement": ["third"]} | changes}
+        found = open_studies("sweep", parse(Sweep, value, Path()), catalog, "tiny", DATA, OUT)
+        return {one.study.study_name for one in found}
+
+    first, tiny = studies(), project.scales["tiny"]
+    assert len(first) == 2
+    assert studies(arm=["dense"]) < first
+    assert not studies(learning_rate={"low": 0.01, "high": 0.04, "log": True}) & first
+    assert len(studies(placement=["third", "half"]) & first) == 1  # dense has none
+    longer = tiny.training.model_copy(update={"tokens": 2 * tiny.training.tokens})
+    scale = tiny.model_copy(update={"training": longer})
+    assert not studies(project.model_copy(update={"scales": {"tiny": scale}})) & first
+    index = json.loads((DATA / "index.json").read_text())
+    index["splits"]["tune"]["sha256"] = "another"
     DATA.unlink()
-    DATA.symlink_to(text)
-    swept(value, with_tokens(catalog, 0.5))
-    assert trained() == {"dense": 3, "mine": 4}
-
-
-@pytest.mark.slow
-def test_a_search_of_another_space_begins_anew(project, quick):
-    space = "{arm: [dense, stem-full], learning_rate: {low: 0.01, high: 0.04}, placement: [third, half], seed: [100]}"
-    value = sweep_of("tpe", space, trials=2)
-    space = value["space"]
-    swept(value, project)
-    assert trained() == {"dense": 2, "stem-full": 2}
-    swept(value | {"space": space | {"learning_rate": {"low": 0.01, "high": 0.04, "log": True}}}, project)
-    assert trained() == {"dense": 4, "stem-full": 4}
-    swept(value | {"space": space | {"placement": ["third", "half", "full"]}}, project)  # which dense doesn't have
-    assert trained() == {"dense": 4, "stem-full": 6}
-    assert set(swept(value | {"trials": 3, "space": space | {"arm": ["dense"]}}, project)["arm"]) == {"dense"}
-    assert trained() == {"dense": 5, "stem-full": 6}
+    DATA.mkdir()
+    write_json(DATA / "index.json", index)
+    assert not studies() & first
 
 
 @pytest.mark.slow
