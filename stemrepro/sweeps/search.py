@@ -126,7 +126,7 @@ def database() -> Iterator[None]:
         raise
     except Exception as error:  # Optuna makes several others of the database's
         cause: BaseException | None = error
-        while cause and not isinstance(cause, SQLAlchemyError):
+        while cause and not isinstance(cause, SQLAlchemyError | ImportError):  # the latter: a missing driver
             cause = cause.__cause__ or cause.__context__
         if cause is None:
             raise
@@ -140,22 +140,19 @@ def open_studies(
     """Make or join the studies of a sweep's arms, which have as many trials each, or the same grid.
 
     Raises:
-        UserError: an unknown arm, a field that an arm can't have, or a database that can't be opened.
+        UserError: an unknown arm, or a field that an arm can't have.
     """
     server, studies = os.environ.get("OPTUNA_STORAGE"), []
     address = server or f"sqlite:///{out / 'study.db'}"
     spaces = {arm: space_of(arm, sweep.space, catalog, scale) for arm in sweep.arms}
     out.mkdir(parents=True, exist_ok=True)
-    try:
-        storage = RDBStorage(
-            address,
-            {} if server else {"connect_args": {"timeout": 60}},
-            heartbeat_interval=HEARTBEAT,
-            grace_period=3 * HEARTBEAT,
-            heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=3),
-        )
-    except Exception as error:  # of SQLAlchemy, of a driver, or of one that is missing
-        raise UserError(f"{place()} can't be opened: {' '.join(str(error).split())}") from error
+    storage = RDBStorage(
+        address,
+        {} if server else {"connect_args": {"timeout": 60}},
+        heartbeat_interval=HEARTBEAT,
+        grace_period=3 * HEARTBEAT,
+        heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=3),
+    )
     for arm, space in spaces.items():
         title = f"{scale}/{name}@{arm}-{counting(arm, sweep, space, catalog, scale, data)}"
         pruner = optuna.pruners.MedianPruner(n_startup_trials=4)

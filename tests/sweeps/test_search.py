@@ -341,7 +341,7 @@ def test_workers_are_processes_that_share_the_points(project, tmp_path):
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("nobase://name:secret@127.0.0.1/x", "opened: Can't load plugin"),
+        ("nobase://name:secret@127.0.0.1/x", "used: Can't load plugin"),
         ("sqlite:///file:made.db?mode=ro&uri=true", r"used: attempt to write a readonly database; start the sweep ag"),
     ],
 )
