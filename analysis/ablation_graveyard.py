@@ -9,12 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.config.paper import Paper
-from stemrepro.measures.comparison import Comparison
+from stemrepro.measures import items
+from stemrepro.measures.comparison import arm_items, loss
+from stemrepro.measures.scores import Scores
 from stemrepro.report.forest import cost_rows, draw_forest, draw_robustness, mark_settings, name_rows, robustness_rows
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import BETTER, GAIN, SMALL, sheet
 
-AVERAGE = "accuracy:held_out"
+AVERAGE = "held_out"
 PAPER = {"gate-replaced": "table-3-ablations/gate-replaced", "stem-dagger": "table-3-ablations/stem-dagger"}
 
 
@@ -28,20 +30,21 @@ def paper_gain(paper: Paper, arm: str) -> float | None:
     return None if math.isnan(gain) else gain
 
 
-def collect(measure: Comparison) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return gains over dense in loss and in accuracy, the paper's gains, and costs relative to dense's.
 
     Gains in loss are at the common and at tuned learning rates.
     """
     rows = []
-    for arm in measure.arms:
-        rows += cost_rows(measure, arm)
+    for arm in scores.recipe.arms:
+        rows += cost_rows(scores, arm)
         if arm == "dense":
             continue
-        rows.append(mean_row("loss", arm, "common rate", measure.contrast("dense", arm, "prose")))
-        rows += robustness_rows(measure, arm)
-        rows.append(mean_row("accuracy", arm, "common rate", measure.contrast(arm, "dense", AVERAGE)))
-        gain = paper_gain(measure.inputs.catalog.paper, arm)
+        rows.append(mean_row("loss", arm, "common rate", loss(scores, "dense", arm, "prose")))
+        rows += robustness_rows(scores, arm)
+        accuracy = items.contrast(arm_items(scores, arm), arm_items(scores, "dense"), "accuracy", AVERAGE)
+        rows.append(mean_row("accuracy", arm, "common rate", accuracy))
+        gain = paper_gain(scores.catalog.paper, arm)
         if gain is not None:
             rows.append({"panel": "paper", "what": arm, "x": "350M", "value": gain})
     return pd.DataFrame(rows)
@@ -59,7 +62,7 @@ def draw_costs(axes: Axes, data: pd.DataFrame, order: list[str]) -> None:
     axes.spines[:].set_visible(False)
 
 
-def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw gains over dense by loss and by benchmarks, and costs."""
     gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
     order = list(gains["what"])

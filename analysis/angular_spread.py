@@ -10,10 +10,11 @@ from scipy import stats
 
 from stemrepro.config.buckets import BUCKETS, bucket_name
 from stemrepro.config.paper import Paper
-from stemrepro.measures.geometry import Angles, ArmGeometry, gain_correlation, random_p95, token_gains
+from stemrepro.measures.geometry import ArmGeometry, arm_geometry, gain_correlation, random_p95, token_gains
+from stemrepro.measures.scores import Scores
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, GAIN, SMALL, error_bars, look, sheet
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.effect import Effect
 
 FREQUENCIES = tuple(bucket_name(BUCKETS["frequency"], number) for number in range(len(BUCKETS["frequency"])))
 SHADES = ("#bdbdbd", "#dbe9f6", "#8fc1e0", "#2f7fbc", "#08306b")
@@ -25,10 +26,15 @@ def density_rows(arms: dict[str, ArmGeometry]) -> list[dict]:
     """Return densities of cosines: means over seeds and over the layers that STEM 1/3 replaces."""
     third, rows = arms["stem-third"], []
     wanted = [
-        ("rows", "stem-third", "rows"), ("up", "dense", "up"), ("up", "dense", "up:centred"),
-        ("up", "stem-full", "up"), ("gated", "dense", "gated"), ("gated", "dense", "gated:centred"),
-        ("gated", "stem-full", "gated"), ("gated", "stem-full", "gated:centred"),
-    ]  # fmt: skip
+        ("rows", "stem-third", "rows"),
+        ("up", "dense", "up"),
+        ("up", "dense", "up:centred"),
+        ("up", "stem-full", "up"),
+        ("gated", "dense", "gated"),
+        ("gated", "dense", "gated:centred"),
+        ("gated", "stem-full", "gated"),
+        ("gated", "stem-full", "gated:centred"),
+    ]
     for panel, arm, key in wanted:
         heights = arms[arm].density(key, third.layers)
         bins = heights.shape[1]
@@ -52,22 +58,22 @@ def spread_rows(arms: dict[str, ArmGeometry]) -> list[dict]:
         arm = arms[name]
         floor = arm.random("rows")
         for share in sorted(arm.cosines[arm.cosines.what == "rows"]["share"].unique()):
-            p95 = arm.by_layer("p95", "rows", share=share).mean(axis=1).to_numpy()
-            rows.append(mean_row("over training", name, 100 * share, Contrast(p95 / floor)))
+            p95 = arm.mean("p95", "rows", share=share)
+            rows.append(mean_row("over training", name, 100 * share, Effect(p95 / floor)))
         for bucket in FREQUENCIES:
             if arm.has("rows", bucket):
-                p95 = arm.by_layer("p95", "rows", bucket=bucket).mean(axis=1).to_numpy()
-                rows.append(mean_row("by training count", name, bucket, Contrast(p95 / floor)))
+                p95 = arm.mean("p95", "rows", bucket=bucket)
+                rows.append(mean_row("by training count", name, bucket, Effect(p95 / floor)))
     for name, arm in arms.items():
         for what in ("up", "gated"):
             for centred in (False, True):
                 if arm.has(what):
-                    p95 = arm.by_layer("p95", what, centred).mean(axis=1).to_numpy()
+                    p95 = arm.mean("p95", what, centred)
                     label = f"{what}{', centred' if centred else ''}"
                     rows += [
-                        mean_row("p95", name, label, Contrast(p95)),
-                        mean_row("p95 / random", name, label, Contrast(p95 / arm.random(what))),
-                    ]  # fmt: skip
+                        mean_row("p95", name, label, Effect(p95)),
+                        mean_row("p95 / random", name, label, Effect(p95 / arm.random(what))),
+                    ]
     return rows
 
 
@@ -89,7 +95,7 @@ def token_rows(dense: ArmGeometry, arm: ArmGeometry) -> list[dict]:
     for bucket in FREQUENCIES:
         if (buckets == bucket).sum() > 1:
             in_bucket = buckets == bucket
-            contrast = Contrast(gain[:, in_bucket].mean(axis=1))
+            contrast = Effect(gain[:, in_bucket].mean(axis=1))
             rows.append(mean_row("bucket", bucket, float(spread[:, in_bucket].mean()), contrast))
     return rows
 
@@ -135,8 +141,12 @@ def draw_training(axes: Axes, data: pd.DataFrame, paper: Paper) -> None:
     for arm in TABLE_ARMS:
         spreads = data[(data["panel"] == "over training") & (data["what"] == arm)]
         axes.errorbar(
-            spreads["x"].astype(float), spreads["value"], yerr=error_bars(spreads), **look(arm), label=ARM_LABEL[arm],
-        )  # fmt: skip
+            spreads["x"].astype(float),
+            spreads["value"],
+            yerr=error_bars(spreads),
+            **look(arm),
+            label=ARM_LABEL[arm],
+        )
     values = [paper.value(f"fig-6a/{layer}/p95") / random_p95(8192) for layer in ("layer-1", "layer-7", "layer-13")]
     axes.plot([104] * 3, values, "d", mfc="white", mec="black", ms=5, label="paper, 1B (layers 1, 7, 13)")
     axes.axhline(1, color="black", lw=0.8)
@@ -152,8 +162,13 @@ def draw_frequency(axes: Axes, data: pd.DataFrame) -> None:
         rows = spreads[spreads["what"] == arm]
         at = np.array([places.index(x) for x in rows["x"]]) + shift
         axes.errorbar(
-            at, rows["value"], yerr=error_bars(rows), color=ARM_COLOUR[arm], fmt=ARM_MARKER[arm], label=ARM_LABEL[arm],
-        )  # fmt: skip
+            at,
+            rows["value"],
+            yerr=error_bars(rows),
+            color=ARM_COLOUR[arm],
+            fmt=ARM_MARKER[arm],
+            label=ARM_LABEL[arm],
+        )
     axes.legend(loc="upper right")
     axes.set_xticks(range(len(places)), ["never" if place == "0" else place for place in places])
     axes.axhline(1, color="black", lw=0.8)
@@ -167,16 +182,30 @@ def draw_tokens(axes: Axes, data: pd.DataFrame) -> None:
         dots = tokens[tokens["what"] == bucket]
         if len(dots):
             axes.plot(
-                dots["x"].astype(float), dots["value"], "o", ms=2, color=colour, mew=0, alpha=0.8,
+                dots["x"].astype(float),
+                dots["value"],
+                "o",
+                ms=2,
+                color=colour,
+                mew=0,
+                alpha=0.8,
                 label="never" if bucket == "0" else bucket,
-            )  # fmt: skip
+            )
     buckets = data[data["panel"] == "bucket"]
     for bucket, colour in zip(FREQUENCIES, SHADES, strict=True):
         means = buckets[buckets["what"] == bucket]
         axes.errorbar(
-            means["x"].astype(float), means["value"], yerr=error_bars(means), fmt="s", color=colour, mec="black",
-            ecolor="black", ms=5, capsize=2, zorder=5,
-        )  # fmt: skip
+            means["x"].astype(float),
+            means["value"],
+            yerr=error_bars(means),
+            fmt="s",
+            color=colour,
+            mec="black",
+            ecolor="black",
+            ms=5,
+            capsize=2,
+            zorder=5,
+        )
     ranks = data[(data["panel"] == CORRELATION) & (data["what"] == RANKS)]["value"].item()
     if np.isfinite(ranks):
         words = f"rank correlation with closeness\nat equal count: {-ranks:+.2f}"
@@ -187,24 +216,28 @@ def draw_tokens(axes: Axes, data: pd.DataFrame) -> None:
     axes.legend(title="training count", markerscale=2, handletextpad=0.1, loc="upper left")
 
 
-def collect(measure: Angles) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return densities, spreads and tokens."""
-    arms = measure.arms
+    arms = {arm: arm_geometry(scores, arm) for arm in scores.recipe.arms}
     return pd.DataFrame(density_rows(arms) + spread_rows(arms) + token_rows(arms["dense"], arms["stem-full"]))
 
 
-def draw(data: pd.DataFrame, measure: Angles) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw six panels."""
     titles = {
-        "a": "Rows of a table", "b": "In the up-projection's place", "c": "After the gate", "d": "Over training",
-        "e": "By frequency", "f": "Spread and gain",
-    }  # fmt: skip
+        "a": "Rows of a table",
+        "b": "In the up-projection's place",
+        "c": "After the gate",
+        "d": "Over training",
+        "e": "By frequency",
+        "f": "Spread and gain",
+    }
     figure, grid = sheet("ab;cd;ef", 8.4, titles)
     rows, up, gated, training, frequency, tokens = grid.values()
-    draw_rows(rows, data, measure.arms["stem-third"].summary["ffn_width"])
+    draw_rows(rows, data, arm_geometry(scores, "stem-third").summary["ffn_width"])
     draw_pair(up, data, "up", "up")
     draw_pair(gated, data, "gated", "gated")
-    draw_training(training, data, measure.inputs.catalog.paper)
+    draw_training(training, data, scores.catalog.paper)
     draw_frequency(frequency, data)
     draw_tokens(tokens, data)
     return figure

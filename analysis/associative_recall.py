@@ -4,46 +4,46 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from stemrepro.measures.recall import Recall
+from stemrepro.measures.recall import level, pairs_in
+from stemrepro.measures.scores import Scores
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_LABEL, error_bars, look, one_legend, sheet
-from stemrepro.verdicts.contrast import of_share
 
 
-def collect(measure: Recall) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return accuracy of every arm by number of pairs and length, over all queries and over the first of each key."""
     rows = []
-    for arm in measure.arms:
-        for length in measure.inputs.scale.recall.lengths:
-            for pairs in measure.pairs(length):
+    for arm in scores.recipe.arms:
+        for length in scores.scale.recall.lengths:
+            for pairs in pairs_in(scores, length):
                 for which, first in (("all", False), ("first", True)):
-                    right = measure.accuracy(arm, pairs, length, first)
-                    share = of_share(right, measure.arms[arm].queries(pairs, length, first))
+                    share = level(scores, arm, length, [pairs], first).share
                     rows.append(mean_row(f"{which}, {length} tokens", arm, pairs, share))
     return pd.DataFrame(rows)
 
 
-def draw(data: pd.DataFrame, measure: Recall) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw a panel per length and kind of query: all of them, and the first of each key."""
-    lengths = measure.inputs.scale.recall.lengths
+    lengths, arms = scores.scale.recall.lengths, scores.recipe.arms
     letters = np.array(list("abcdefgh")[: 2 * len(lengths)]).reshape(2, len(lengths))
     figure, grid = sheet(letters.tolist(), 5.6, {}, sharex=True, sharey=True)
     for row, which in enumerate(("all", "first")):
         for letter, length in zip(letters[row], lengths, strict=True):
             axes, accuracies = grid[letter], data[data["panel"] == f"{which}, {length} tokens"]
-            shifts = np.linspace(-0.09, 0.09, len(measure.arms))
-            for shift, arm in zip(shifts, measure.arms, strict=True):
+            shifts = np.linspace(-0.09, 0.09, len(arms))
+            for shift, arm in zip(shifts, arms, strict=True):
                 line = accuracies[accuracies["what"] == arm]
                 axes.errorbar(
-                    np.log2(line["x"].astype(float)) + shift, line["value"], yerr=error_bars(line),
-                    **look(arm), label=ARM_LABEL[arm],
-                )  # fmt: skip
-            trained = " (trained)" if length == measure.trained else ""
+                    np.log2(line["x"].astype(float)) + shift,
+                    line["value"],
+                    yerr=error_bars(line),
+                    **look(arm),
+                    label=ARM_LABEL[arm],
+                )
+            trained = " (trained)" if length == scores.scale.model.sequence else ""
             queries = "every query" if which == "all" else "first queries"
             axes.set_title(f"{letter}  {length} tokens{trained}, {queries}")
-            axes.axhline(
-                100 / measure.inputs.catalog.mixes[measure.inputs.scale.data].values, color="black", lw=0.6, ls=":"
-            )
+            axes.axhline(100 / scores.catalog.mixes[scores.scale.data].values, color="black", lw=0.6, ls=":")
             ticks = sorted({int(x) for x in data["x"]})
             axes.set_xticks(np.log2(ticks), ticks)
             axes.set_ylim(-2, 104)

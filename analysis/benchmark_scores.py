@@ -8,10 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.config.recipe import Recipe
+from stemrepro.measures import items
 from stemrepro.measures.base import LEAD
-from stemrepro.measures.comparison import Comparison
+from stemrepro.measures.comparison import arm_items
+from stemrepro.measures.scores import Scores
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, BETTER, SMALL, SMALLEST, one_legend, sheet
-from stemrepro.verdicts.contrast import Contrast, Unmeasured
+from stemrepro.verdicts.effect import Effect, Unmeasured
 
 PAPER_ARMS = ("dense", "stem-third", "stem-half", "stem-full")
 ROWS = {
@@ -24,7 +26,7 @@ ROWS = {
 }
 
 
-def row(panel: str, what: str, arm: str, contrast: Contrast) -> dict:
+def row(panel: str, what: str, arm: str, contrast: Effect) -> dict:
     """Return a line of data.csv: a value with its 95% interval over seeds, and the error between items apart."""
     low, high = contrast.interval(0.05)
     return {
@@ -33,16 +35,16 @@ def row(panel: str, what: str, arm: str, contrast: Contrast) -> dict:
     }  # fmt: skip
 
 
-def collect(measure: Comparison) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return accuracy of each arm and task with the task's floors, and differences to dense by group.
 
     Raises:
         Unmeasured: the scale's text has no items of any task.
     """
-    arms = {arm: scores.items.whole() for arm, scores in measure.arms.items()}
-    paper = measure.inputs.catalog.paper
+    arms = {arm: arm_items(scores, arm).whole() for arm in scores.recipe.arms}
+    paper = scores.catalog.paper
     dense, rows = arms["dense"], []
-    for task in measure.inputs.recipe.tasks:
+    for task in scores.recipe.tasks:
         if not dense.tasks(task):
             continue
         about = dense.summary["tasks"][task]
@@ -50,18 +52,19 @@ def collect(measure: Comparison) -> pd.DataFrame:
             {"panel": "floor", "what": task, "arm": name, "value": value} for name, value in dense.floors(task).items()
         ]
         rows.append({"panel": "truncated", "what": task, "arm": "all", "value": 100 * about["truncated"]})
-        rows += [row("accuracy", task, arm, scores.sample("accuracy", task).share()) for arm, scores in arms.items()]
+        rows += [row("accuracy", task, arm, scored.sample("accuracy", task).share()) for arm, scored in arms.items()]
         if task in paper.blocks["table-3-350m"].columns:
             values = {arm: paper.row(f"table-3-350m/{arm}")[task] for arm in PAPER_ARMS}
             rows += [{"panel": "paper", "what": task, "arm": arm, "value": value} for arm, value in values.items()]
     for score in ("accuracy", "margin"):
         for what in ROWS:
-            own = dense.sample(**measure.parse(f"{score}:{what}").fields)
+            task, _, seen = what.partition(":")
+            own = dense.sample(score, task, bool(seen))
             if np.isfinite(own.by_seed).all():
                 level = own.share() if score == "accuracy" else own.contrast()
                 rows.append(row(f"{score} of dense", what, "dense", level))
                 rows += [
-                    row(f"{score} - dense", what, arm, measure.contrast(arm, "dense", f"{score}:{what}"))
+                    row(f"{score} - dense", what, arm, items.contrast(arms[arm], dense, score, task, bool(seen)))
                     for arm in arms
                     if arm != "dense"
                 ]
@@ -138,13 +141,13 @@ def draw_differences(axes: Axes, data: pd.DataFrame, score: str, label: str, pap
     name_marks(axes, list(dict.fromkeys(differences["arm"])), paper=bool(paper))
 
 
-def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw accuracies by task, and differences in points and in bits."""
-    recipe = measure.inputs.recipe
+    recipe = scores.recipe
     titles = {"a": "Accuracy by task", "b": "Difference to dense", "c": "Margin to dense"}
     figure, grid = sheet("ab;ac", 7, titles, width_ratios=(1, 1))
     draw_accuracy(grid["a"], data, recipe)
-    paper = measure.inputs.catalog.paper
+    paper = scores.catalog.paper
     averages = {
         arm: paper.value(f"table-3-350m/{arm}/average") - paper.value("table-3-350m/dense/average")
         for arm in ("stem-third", "stem-half", "stem-full")

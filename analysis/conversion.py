@@ -6,7 +6,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.measures.conversion import Conversion
+from stemrepro.measures import conversion
+from stemrepro.measures.conversion import STUDY
+from stemrepro.measures.scores import Scores
+from stemrepro.measures.study import groups
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import HUES, PLAIN, SMALLEST, error_bars, sheet
 
@@ -30,21 +33,21 @@ ARMS = {
 TOKENS_OF_STEP = 1024
 
 
-def collect(measure: Conversion) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return what rows cost by placement, kind and prior, and what is left of it by tokens of training."""
-    rows = []
-    for placement, kind in measure.at_once:
+    rows, steps = [], conversion.steps(scores)
+    for placement, kind in groups(scores, STUDY, "at-once", "placement", "kind"):
         if placement != "none":
-            rows.append(mean_row("at once", kind, placement, measure.cost(placement, kind)))
-    for placement, prior, few in measure.priors:
-        best = measure.prior(placement, prior, few)
+            rows.append(mean_row("at once", kind, placement, conversion.cost(scores, placement, kind)))
+    for placement, prior, few in groups(scores, STUDY, "priors", "placement", "prior", "few"):
+        best = conversion.of_prior(scores, placement, prior, few)
         rows.append(mean_row(f"prior, {placement}", prior, few, best))
     for arm in ARMS:
-        for step in measure.steps:
-            rows.append(mean_row("training", arm, step * TOKENS_OF_STEP, measure.gap(arm, step)))
-        rows.append(mean_row("given back", arm, measure.steps[-1], measure.share_given_back(arm, measure.steps[-1])))
-    for step in measure.steps:
-        rows.append(mean_row("dense", "gain of training", step * TOKENS_OF_STEP, measure.gain(step)))
+        for step in steps:
+            rows.append(mean_row("training", arm, step * TOKENS_OF_STEP, conversion.gap(scores, arm, step)))
+        rows.append(mean_row("given back", arm, steps[-1], conversion.share_given_back(scores, arm)))
+    for step in steps:
+        rows.append(mean_row("dense", "gain of training", step * TOKENS_OF_STEP, conversion.gain(scores, step)))
     return pd.DataFrame(rows)
 
 
@@ -89,7 +92,7 @@ def draw_training(axes: Axes, data: pd.DataFrame) -> None:
     axes.legend(fontsize=SMALLEST, loc="upper right")
 
 
-def draw(data: pd.DataFrame, measure: Conversion) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw three panels."""
     titles = {
         "a": "Rows in place of up-projections, at once",

@@ -6,7 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.config.scale import Shape
-from stemrepro.measures.costs import RANKS, Costs, dense_and_stem, layer_saving, model_saving, traffic
+from stemrepro.measures.costs import RANKS, dense_and_stem, saving_of_layer, saving_of_model, traffic
+from stemrepro.measures.scores import Scores
 from stemrepro.model.cost import (
     break_even_bandwidth,
     expected_distinct,
@@ -43,9 +44,9 @@ def family(width: int) -> Shape:
     )  # fmt: skip
 
 
-def collect(measure: Costs) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return everything that is drawn, a line per number."""
-    rows, shapes = [], measure.inputs.catalog.shapes
+    rows, shapes = [], scores.catalog.shapes
 
     def add(panel: str, model: str, what: str, x: float, value: float) -> None:
         rows.append({"panel": panel, "model": model, "what": what, "x": x, "value": value})
@@ -53,12 +54,12 @@ def collect(measure: Costs) -> pd.DataFrame:
     for model in MODELS:
         for length in LENGTHS:
             add("length", model, "a layer (Table 1)", length, 100 * table_1_saving(shapes[model], int(length)))
-            add("length", model, "a layer", length, 100 * layer_saving(shapes[model], int(length)))
+            add("length", model, "a layer", length, 100 * saving_of_layer(shapes[model], int(length)))
             for placement in PLACEMENTS:
-                add("length", model, placement, length, 100 * model_saving(shapes[model], placement, int(length)))
+                add("length", model, placement, length, 100 * saving_of_model(shapes[model], placement, int(length)))
     for width in WIDTHS:
         for placement in PLACEMENTS:
-            add("width", "family", placement, width, 100 * model_saving(family(int(width)), placement))
+            add("width", "family", placement, width, 100 * saving_of_model(family(int(width)), placement))
     for length in (512, 4096, 32768):
         for batch in BATCHES:
             value = table_1_decode_saving(shapes["llama-3.2-1b"], length, int(batch))
@@ -203,7 +204,7 @@ def draw_traffic(axes: Axes, data: pd.DataFrame, model: str) -> None:
     axes.set(xlabel="ranks (a step of 2.1M tokens)", ylabel=f"GB that a rank receives ({MODELS[model][0]})")
 
 
-def draw(data: pd.DataFrame, measure: Costs) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw eight panels."""
     titles = {
         "a": "Compute saved, by length", "b": "Compute saved, by width", "c": "Reads saved in decoding (1B layer)",

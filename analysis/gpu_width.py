@@ -7,55 +7,53 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from stemrepro.measures.base import measured
-from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.sizes import Sizes
+from stemrepro.config.address import MAIN
+from stemrepro.measures.base import scores_of
+from stemrepro.measures.losses import arm_losses
+from stemrepro.measures.scores import Scores
+from stemrepro.measures.sizes import lead, sizes
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_LABEL, BETTER, SMALL, error_bars, look, sheet
-from stemrepro.verdicts.contrast import Contrast, unpaired
+from stemrepro.verdicts.effect import Effect, unpaired
 
 STEM = ("stem-third", "stem-full")
 LADDER = ("size_ladder", "width")
 """The recipe and the scale of the narrower models; the line whose vocabulary grows is this scale's."""
 
 
-def ladder(measure: Sizes) -> Sizes | None:
-    """Return the measure of the narrower models; None where their scores are not here."""
-    inputs, (name, scale) = measure.inputs, LADDER
-    folder = inputs.folder.parent / scale
-    return measured(Inputs(name, inputs.catalog, scale, folder)) if folder.exists() else None
+def ladder(scores: Scores) -> Scores | None:
+    """Return the scores of the narrower models; None where they are not here."""
+    name, scale = LADDER
+    folder = scores.folder.parent / scale
+    return scores_of(name, scores.catalog, scale, folder) if folder.exists() else None
 
 
-def row(panel: str, arm: str, measure: Sizes, variant: str | None) -> dict:
+def row(panel: str, arm: str, scores: Scores, variant: str) -> dict:
     """Return a line of data.csv: the lead at a size, against the parameters of dense there."""
-    x = float(measure.of("dense", variant).summary["parameters"]["total"])
-    lead = measure.lead("dense", arm, variant)
-    alone = {"ci_low": np.nan, "ci_high": np.nan} if lead.seeds == 1 else {}
-    return mean_row(panel, arm, x, lead) | alone
+    x = float(arm_losses(scores, "dense", variant).summary["parameters"]["total"])
+    gain = lead(scores, "dense", arm, variant)
+    alone = {"ci_low": np.nan, "ci_high": np.nan} if gain.seeds == 1 else {}
+    return mean_row(panel, arm, x, gain) | alone
 
 
-def collect(measure: Sizes) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return leads in % of dense's bits a byte, and by how many points that at the widest of the ladder is passed."""
-    rows, narrower = [], ladder(measure)
+    rows, narrower = [], ladder(scores)
     for arm in STEM:
-        rows.append(row("gpu", arm, measure, None))
-        rows += [
-            row("gpu", arm, measure, name) for name, at in measure.inputs.recipe.variants.items() if arm in at.arms
-        ]
+        rows += [row("gpu", arm, scores, variant) for variant in (MAIN, *scores.recipe.variants_of(arm))]
         if narrower:
-            sizes = narrower.sizes("grown")
-            rows += [row("ladder", arm, narrower, size.variant) for size in sizes]
-            rows.append(mean_row("beyond", arm, "", beyond(measure, narrower, arm)))
+            rows += [row("ladder", arm, narrower, size.variant) for size in sizes(narrower, "grown")]
+            rows.append(mean_row("beyond", arm, "", beyond(scores, narrower, arm)))
     return pd.DataFrame(rows)
 
 
-def beyond(measure: Sizes, narrower: Sizes, arm: str) -> Contrast:
+def beyond(scores: Scores, narrower: Scores, arm: str) -> Effect:
     """Return the lead here less that at the widest model of the ladder, in points; two samples."""
-    widest = narrower.sizes("grown")[-1].variant
-    return unpaired(measure.lead("dense", arm).differences, narrower.lead("dense", arm, widest).differences)
+    widest = sizes(narrower, "grown")[-1].variant
+    return unpaired(lead(scores, "dense", arm).differences, lead(narrower, "dense", arm, widest).differences)
 
 
-def draw(data: pd.DataFrame, measure: Sizes) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw the leads against the size of dense; the ladder's hollow, joined by a line."""
     figure, grid = sheet("a", 3.4, {})
     axes = grid["a"]

@@ -7,7 +7,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.measures.knowledge import Knowledge
+from stemrepro.measures.knowledge import arm_edits, arm_facts, closer, share_of
+from stemrepro.measures.scores import Scores
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import (
     ARM_COLOUR,
@@ -20,44 +21,51 @@ from stemrepro.report.style import (
     one_legend,
     sheet,
 )
-from stemrepro.verdicts.contrast import of_share
+from stemrepro.verdicts.effect import of_share
 
 MAIN = "stem-full"
 EXCHANGED = {
-    "rows": "rows of the target", "input": "input embedding", "both": "both (the target's prompt)",
-    "random": "rows by chance", "wrong-layer": "rows of another layer", "average": "average of the rows",
-}  # fmt: skip
+    "rows": "rows of the target",
+    "input": "input embedding",
+    "both": "both (the target's prompt)",
+    "random": "rows by chance",
+    "wrong-layer": "rows of another layer",
+    "average": "average of the rows",
+}
 LENGTHS = {
-    "longer-left-pad": "longer: pad left", "longer-right-pad": "longer: pad right", "longer-copy": "longer: copies",
-    "longer-average": "longer: average", "longer-input": "longer: input", "shorter-subset": "shorter: subset",
-    "shorter-average": "shorter: average", "shorter-input": "shorter: input",
-}  # fmt: skip
+    "longer-left-pad": "longer: pad left",
+    "longer-right-pad": "longer: pad right",
+    "longer-copy": "longer: copies",
+    "longer-average": "longer: average",
+    "longer-input": "longer: input",
+    "shorter-subset": "shorter: subset",
+    "shorter-average": "shorter: average",
+    "shorter-input": "shorter: input",
+}
 EXAMPLE = ("Spain", "Germany", "capital")
 
 
-def _by_relation(measure: Knowledge, method: str) -> list[dict]:
-    edits = measure.edits[MAIN]
-    cases, known_before = edits.own_cases(method)
-    moved, rows = edits.values(method, "success"), []
-    for relation in dict.fromkeys(cases["relation"]):
-        kept = known_before & (cases["relation"] == relation).to_numpy()
+def _by_relation(scores: Scores, method: str) -> list[dict]:
+    trials, rows = arm_edits(scores, MAIN).trials(method), []
+    moved = trials.values("success")
+    for relation in dict.fromkeys(trials.cases["relation"]):
+        kept = trials.known & (trials.cases["relation"] == relation).to_numpy()
         if kept.any(axis=1).all():
             means = [100 * moved[seed][kept[seed]].mean() for seed in range(len(kept))]
             rows.append(mean_row("by relation", method, relation, of_share(np.array(means), kept.sum(axis=1))))
     return rows
 
 
-def _example(measure: Knowledge) -> list[dict]:
+def _example(scores: Scores) -> list[dict]:
     """Return probabilities of the target's answer after the edit: every case, and the paper's example."""
-    edits = measure.edits[MAIN]
-    cases, known_before = edits.own_cases("rows")
-    new = np.where(known_before, edits.values("rows", "new"), np.nan)
-    spread = np.nanquantile(new, np.linspace(0, 1, 101)) if known_before.any() else []
+    trials = arm_edits(scores, MAIN).trials("rows")
+    new = np.where(trials.known, trials.values("new"), np.nan)
+    spread = np.nanquantile(new, np.linspace(0, 1, 101)) if trials.known.any() else []
     rows = [
         {"panel": "probability of the new answer", "what": "cases", "x": place / 100, "value": value}
         for place, value in enumerate(spread)
     ]
-    which = (cases[["source", "target", "relation"]] == EXAMPLE).all(axis=1).to_numpy()
+    which = (trials.cases[["source", "target", "relation"]] == EXAMPLE).all(axis=1).to_numpy()
     if which.any():
         rows.append(
             {
@@ -70,16 +78,17 @@ def _example(measure: Knowledge) -> list[dict]:
     return rows
 
 
-def collect(measure: Knowledge) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return success of every method in every arm, recall, the example, and success by relation."""
     rows = []
-    for arm, edits in measure.edits.items():
-        for method in edits.methods:
-            rows.append(mean_row("success", arm, method, measure.of(arm, "success", method)))
-            rows.append(mean_row("kept", arm, method, measure.of(arm, "kept", method)))
-            for field, unit in (("closer", 1), ("new", 100), ("old", 100)):
-                rows.append(mean_row(field, arm, method, measure.of(arm, field, method), unit))
-            others = measure.of(arm, "success", method, known_before=False)
+    for arm in scores.recipe.arms:
+        for method in arm_edits(scores, arm).methods:
+            rows.append(mean_row("success", arm, method, share_of(scores, arm, "success", method)))
+            rows.append(mean_row("kept", arm, method, share_of(scores, arm, "kept", method)))
+            rows.append(mean_row("closer", arm, method, closer(scores, arm, "", method)))
+            for field in ("new", "old"):
+                rows.append(mean_row(field, arm, method, share_of(scores, arm, field, method), 100))
+            others = share_of(scores, arm, "success", method, known_before=False)
             if np.isfinite(others.differences).all():
                 rows.append(mean_row("success where not known before", arm, method, others))
         for name, was_told, held_out in (
@@ -87,10 +96,10 @@ def collect(measure: Knowledge) -> pd.DataFrame:
             ("told, trained templates", True, False),
             ("never told", False, True),
         ):
-            rows.append(mean_row("recall", arm, name, measure.level(arm, was_told, held_out).share))
+            rows.append(mean_row("recall", arm, name, arm_facts(scores, arm).level(was_told, held_out).share))
     for method in ("rows", "input"):
-        rows += _by_relation(measure, method)
-    return pd.DataFrame(rows + _example(measure))
+        rows += _by_relation(scores, method)
+    return pd.DataFrame(rows + _example(scores))
 
 
 def _dots(axes: Axes, rows: pd.DataFrame, names: dict[str, str], arms: list[str]) -> None:
@@ -100,9 +109,13 @@ def _dots(axes: Axes, rows: pd.DataFrame, names: dict[str, str], arms: list[str]
         means = rows[rows["what"] == arm].set_index("x").reindex(names)
         places = np.arange(len(names)) + shift
         axes.errorbar(
-            means["value"], places, xerr=error_bars(means), fmt=ARM_MARKER[arm], color=ARM_COLOUR[arm],
+            means["value"],
+            places,
+            xerr=error_bars(means),
+            fmt=ARM_MARKER[arm],
+            color=ARM_COLOUR[arm],
             label=ARM_LABEL[arm],
-        )  # fmt: skip
+        )
     axes.set_yticks(range(len(names)), names.values())
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(-3, 103)
@@ -110,13 +123,14 @@ def _dots(axes: Axes, rows: pd.DataFrame, names: dict[str, str], arms: list[str]
     axes.set_xlabel("target's answer first (%)")
 
 
-def draw_layers(axes: Axes, data: pd.DataFrame, measure: Knowledge) -> None:
+def draw_layers(axes: Axes, data: pd.DataFrame, scores: Scores) -> None:
     """Draw success against the number of layers whose rows are exchanged, from the lowest up."""
-    for arm, edits in measure.edits.items():
+    for arm in scores.recipe.arms:
+        tables = arm_edits(scores, arm).tables
         rows = data[(data["panel"] == "success") & (data["what"] == arm)].set_index("x")
-        doses = [rows.loc[f"layers-{count}"] for count in range(1, edits.tables)] + [rows.loc["rows"]]
+        doses = [rows.loc[f"layers-{count}"] for count in range(1, tables)] + [rows.loc["rows"]]
         shown = pd.DataFrame(doses)
-        counts = np.arange(1, edits.tables + 1)
+        counts = np.arange(1, tables + 1)
         axes.errorbar(
             counts,
             shown["value"],
@@ -146,8 +160,14 @@ def draw_recall(axes: Axes, data: pd.DataFrame) -> None:
     arms = list(dict.fromkeys(recalls["what"]))
     for shift, arm in zip(np.linspace(-0.3, 0.3, len(arms)), arms, strict=True):
         rows = recalls[recalls["what"] == arm].set_index("x").reindex(names)
-        axes.errorbar(rows["value"], np.arange(len(names)) + shift, xerr=error_bars(rows), fmt=ARM_MARKER[arm],
-                      color=ARM_COLOUR[arm], label=ARM_LABEL[arm])  # fmt: skip
+        axes.errorbar(
+            rows["value"],
+            np.arange(len(names)) + shift,
+            xerr=error_bars(rows),
+            fmt=ARM_MARKER[arm],
+            color=ARM_COLOUR[arm],
+            label=ARM_LABEL[arm],
+        )
     axes.set_yticks(range(len(names)), [name.replace(", ", ",\n") for name in names])
     axes.set(xlabel="answer is first (% of facts)", xlim=(-3, 103), ylim=(len(names) - 0.5, -0.5))
 
@@ -158,25 +178,35 @@ def draw_relations(axes: Axes, data: pd.DataFrame) -> None:
     names = list(dict.fromkeys(successes["x"]))
     for shift, (method, fill) in zip((-0.12, 0.12), (("rows", "full"), ("input", "none")), strict=True):
         rows = successes[successes["what"] == method].set_index("x").reindex(names)
-        axes.errorbar(rows["value"], np.arange(len(names)) + shift, xerr=error_bars(rows), fmt=ARM_MARKER[MAIN],
-                      color=ARM_COLOUR[MAIN], fillstyle=fill)  # fmt: skip
+        axes.errorbar(
+            rows["value"],
+            np.arange(len(names)) + shift,
+            xerr=error_bars(rows),
+            fmt=ARM_MARKER[MAIN],
+            color=ARM_COLOUR[MAIN],
+            fillstyle=fill,
+        )
     axes.set_yticks(range(len(names)), names)
     axes.set(xlabel="target's answer first (%), STEM full", xlim=(-3, 103), ylim=(len(names) - 0.5, -0.5))
 
 
-def draw(data: pd.DataFrame, measure: Knowledge) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw six panels: what is exchanged, lengths, layers, what was known, relations, the example among all cases."""
     titles = {
-        "a": "What is exchanged", "b": "Names of other lengths", "c": "In how many layers",
-        "d": "What was known before", "e": "By relation (open: input)", "f": "The paper's example",
-    }  # fmt: skip
+        "a": "What is exchanged",
+        "b": "Names of other lengths",
+        "c": "In how many layers",
+        "d": "What was known before",
+        "e": "By relation (open: input)",
+        "f": "The paper's example",
+    }
     figure, grid = sheet("ab;ac;de;df", 8.4, titles)
     success = data[data["panel"] == "success"]
-    _dots(grid["a"], success, EXCHANGED, list(measure.edits))
+    _dots(grid["a"], success, EXCHANGED, list(scores.recipe.arms))
     one_legend(figure, [grid["a"]], columns=6)
     _dots(grid["b"], success, LENGTHS, [MAIN])
     grid["b"].set_xlabel("target's answer first (%), STEM full")
-    draw_layers(grid["c"], data, measure)
+    draw_layers(grid["c"], data, scores)
     draw_recall(grid["d"], data)
     draw_relations(grid["e"], data)
     draw_example(grid["f"], data)

@@ -5,7 +5,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.measures.leaderboard import FLOPS, SIZE, TIME, Leaderboard, size
+from stemrepro.measures.leaderboard import FLOPS, SIZE, TIME, costs, lead, places, size, tracks
+from stemrepro.measures.scores import Scores
 from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALL, SMALLEST, error_bars, sheet
@@ -14,22 +15,22 @@ TITLES = {FLOPS: "Equal FLOPs", SIZE: "Equal size", TIME: "Equal time"}
 LEAD = "below dense's loss (%) →"
 
 
-def collect(measure: Leaderboard) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return the lead of each arm on each track, `x`, with what it costs, and of a method its ranks."""
     rows = []
-    for variant, track in measure.tracks().items():
-        places = {place.arm: place for place in measure.standings(variant)}
-        for arm in measure.on(variant):
-            rows.append(mean_row("lead", arm, track, measure.lead("dense", arm, variant)))
-            numbers = measure.costs(arm, variant)
-            if arm in places:
-                place = places[arm]
+    for variant, track in tracks(scores).items():
+        standing = {place.arm: place for place in places(scores, variant)}
+        for arm in scores.recipe.arms_at(variant):
+            rows.append(mean_row("lead", arm, track, lead(scores, "dense", arm, variant)))
+            numbers = costs(scores, arm, variant)
+            if place := standing.get(arm):
                 numbers |= {"rank": place.rank, "best rank": place.best, "worst rank": place.worst}
                 numbers |= {"ahead of the next": place.ahead}
             rows += [
                 {"panel": panel, "what": arm, "x": track, "value": value}
-                for panel, value in numbers.items() if not np.isnan(value)
-            ]  # fmt: skip
+                for panel, value in numbers.items()
+                if not np.isnan(value)
+            ]
     return pd.DataFrame(rows)
 
 
@@ -80,7 +81,7 @@ def draw_widths(axes: Axes, data: pd.DataFrame, order: list[str], width: int) ->
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=SMALLEST)
 
 
-def draw(data: pd.DataFrame, measure: Leaderboard) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw the leads on all tracks with the ranks that they leave, those of controls, and what methods cost."""
     leads = data[(data["x"] == FLOPS) & (data["panel"] == "lead")].sort_values("value", ascending=False)
     is_ranked = leads["what"].isin(data.loc[data["panel"] == "rank", "what"])
@@ -97,7 +98,7 @@ def draw(data: pd.DataFrame, measure: Leaderboard) -> Figure:
         if axes is not grid["a"]:
             axes.sharey(grid["a"])
         draw_ranks(axes, data, track, order)
-    draw_widths(grid["a"], data, order, measure.inputs.scale.model.width)
+    draw_widths(grid["a"], data, order, scores.scale.model.width)
     if others:
         axes = next(panels)
         draw_forest(axes, leads, others, LEAD)
@@ -107,6 +108,6 @@ def draw(data: pd.DataFrame, measure: Leaderboard) -> Figure:
     if is_timed:
         draw_against(next(panels), data, order, "step time", "time of a step / dense's", [1, 1.2, 1.4, 1.6])
     dense = data.set_index(["panel", "x", "what"]).loc[("parameters", FLOPS, "dense"), "value"]
-    figure.suptitle(f"At {size(dense, measure.inputs.scale.training.tokens)}", fontsize=SMALL)
+    figure.suptitle(f"At {size(dense, scores.scale.training.tokens)}", fontsize=SMALL)
     figure.legend(*costs.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure

@@ -6,8 +6,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.config.buckets import position_edges
-from stemrepro.measures.context import ArmContext, Context, context_gain, half, mean_difference, part
-from stemrepro.measures.text import TextCounts, experts_touched
+from stemrepro.measures.context import context_gain, half, mean_difference, part
+from stemrepro.measures.scores import Scores
+from stemrepro.measures.text import TextCounts, experts_touched, text_counts
 from stemrepro.model.config import layers_of
 from stemrepro.model.cost import expected_distinct
 from stemrepro.report.results import mean_row
@@ -26,7 +27,7 @@ from stemrepro.report.style import (
     plt,
     sheet,
 )
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.effect import Effect
 
 PAPER_SHAPE = "mobilellm-350m"
 MOES = {"MoE, top-2 of 8": (8, 2), "MoE, top-1 of 16": (16, 1), "MoE, top-8 of 256": (256, 8)}
@@ -47,7 +48,7 @@ def count_rows(text: TextCounts, layers: int, ffn_width: int) -> list[dict]:
     for vocab in sorted(text.distinct["vocab"].unique()):
         for source in text.sources():
             table = text.growth(source, vocab)
-            rows += [mean_row(f"distinct, {vocab}", source, n, Contrast(table[n].to_numpy())) for n in table.columns]
+            rows += [mean_row(f"distinct, {vocab}", source, n, Effect(table[n].to_numpy())) for n in table.columns]
             exponent, intercept = text.heaps(source, vocab)
             rows += [
                 mean_row(f"Heaps b, {vocab}", source, 0, exponent),
@@ -55,45 +56,45 @@ def count_rows(text: TextCounts, layers: int, ffn_width: int) -> list[dict]:
             ]
     distinct = text.distinct[text.distinct["vocab"] == text.vocab]
     for n, group in distinct.groupby("length"):
-        share = Contrast(group.groupby("source")["distinct"].mean().to_numpy() / text.vocab)
+        share = Effect(group.groupby("source")["distinct"].mean().to_numpy() / text.vocab)
         rows.append(mean_row("share touched", "STEM tables", n, share))
         for placement in ("third", "half", "full"):
             scale = len(layers_of(placement, layers)) * ffn_width * text.vocab / 1e6
-            rows.append(mean_row("active parameters", placement, n, Contrast(scale * share.differences)))
+            rows.append(mean_row("active parameters", placement, n, Effect(scale * share.differences)))
         rows += [
-            mean_row("share touched", name, n, Contrast(np.array([experts_touched(n, *moe)])))
+            mean_row("share touched", name, n, Effect(np.array([experts_touched(n, *moe)])))
             for name, moe in MOES.items()
         ]
         zipf = expected_distinct(int(n), text.vocab)
-        rows.append(mean_row(f"distinct, {text.vocab}", "Zipf, independent draws", n, Contrast(np.array([zipf]))))
+        rows.append(mean_row(f"distinct, {text.vocab}", "Zipf, independent draws", n, Effect(np.array([zipf]))))
     for which in text.cache["asked"].unique():
         for policy in POLICIES:
             for share in sorted(text.cache["share"].unique()):
                 rates = [text.hit_rate(source, which, policy, share) for source in text.sources()]
                 rows.append(
-                    mean_row(f"cache, {which}", policy, 100 * share, Contrast(np.array([rate.mean for rate in rates])))
+                    mean_row(f"cache, {which}", policy, 100 * share, Effect(np.array([rate.mean for rate in rates])))
                 )
-                rows += [mean_row(f"cache, {which}, {source}", policy, 100 * share, rate)
-                         for source, rate in zip(text.sources(), rates, strict=True)]  # fmt: skip
+                rows += [
+                    mean_row(f"cache, {which}, {source}", policy, 100 * share, rate)
+                    for source, rate in zip(text.sources(), rates, strict=True)
+                ]
     return rows
 
 
-def loss_rows(arms: dict[str, ArmContext]) -> list[dict]:
+def loss_rows(scores: Scores) -> list[dict]:
     """Return differences of arms by position, and how they grow on the same targets after more context."""
     rows = []
-    source = arms["dense"].arrays["source"]
-    for (high, low), (label, _) in PAIRS.items():
-        for at in position_edges(2 * half(arms[high])):
-            parts = [part(arms[name], "position", at, max(1, 2 * at)) for name in (high, low)]
-            rows.append(mean_row("by position", label, at, mean_difference(*parts, None, None, source)))
-        alone = [part(arms[name], "alone") for name in (high, low)]
+    for pair, (label, _) in PAIRS.items():
+        middle = half(scores, pair[0])
+        for at in position_edges(2 * middle):
+            difference = mean_difference(*(part(scores, arm, "position", at, max(1, 2 * at)) for arm in pair))
+            rows.append(mean_row("by position", label, at, difference))
+        alone = [part(scores, arm, "alone") for arm in pair]
         for condition in ("shuffled", "intact"):
-            parts = [part(arms[name], condition) for name in (high, low)]
-            rows.append(
-                mean_row(f"growth, {condition}", label, half(arms[high]), mean_difference(*parts, *alone, source))
-            )
-    for name, arm in arms.items():
-        rows.append(mean_row("worth of the first half", name, half(arm), context_gain(arm)))
+            growth = mean_difference(*(part(scores, arm, condition) for arm in pair), *alone)
+            rows.append(mean_row(f"growth, {condition}", label, middle, growth))
+    for arm in scores.recipe.arms:
+        rows.append(mean_row("worth of the first half", arm, half(scores, arm), context_gain(scores, arm)))
     return rows
 
 
@@ -147,9 +148,13 @@ def draw_active(axes: Axes, data: pd.DataFrame) -> None:
             label=ARM_LABEL[f"stem-{placement}"],
         )
         axes.fill_between(
-            parameters["x"].astype(float), parameters["ci_low"], parameters["ci_high"],
-            color=ARM_COLOUR[f"stem-{placement}"], alpha=0.2, lw=0,
-        )  # fmt: skip
+            parameters["x"].astype(float),
+            parameters["ci_low"],
+            parameters["ci_high"],
+            color=ARM_COLOUR[f"stem-{placement}"],
+            alpha=0.2,
+            lw=0,
+        )
     doubling(axes, "x")
     axes.set_yscale("log")
     axes.set(xlabel="tokens of context", ylabel="parameters (M), 350M shape")
@@ -164,14 +169,19 @@ def draw_cache(axes: Axes, data: pd.DataFrame) -> None:
             axes.plot(rates["x"], rates["value"], color=colour, ls=dashes, lw=1.2)
             if policy == "LFU":
                 axes.fill_between(
-                    rates["x"].astype(float), rates["ci_low"], rates["ci_high"].clip(upper=100), color=colour,
-                    alpha=0.15, lw=0,
-                )  # fmt: skip
+                    rates["x"].astype(float),
+                    rates["ci_low"],
+                    rates["ci_high"].clip(upper=100),
+                    color=colour,
+                    alpha=0.15,
+                    lw=0,
+                )
     axes.axhline(80, color="black", lw=0.8)
     axes.text(0.8, 81, "paper: above 80%", fontsize=SMALLEST, ha="left", va="bottom")
-    handles = [plt.Line2D([], [], color=ARM_COLOUR["stem-third"], label="every token"),
-               plt.Line2D([], [], color=ARM_COLOUR["token-only"],
-               label="distinct tokens of a\n128-token chunk")]  # fmt: skip
+    handles = [
+        plt.Line2D([], [], color=ARM_COLOUR["stem-third"], label="every token"),
+        plt.Line2D([], [], color=ARM_COLOUR["token-only"], label="distinct tokens of a\n128-token chunk"),
+    ]
     handles += [plt.Line2D([], [], color="black", ls=dashes, lw=1, label=name) for name, dashes in POLICIES.items()]
     axes.legend(handles=handles, loc="lower right")
     axes.set_xscale("log", base=2)
@@ -185,9 +195,13 @@ def draw_position(axes: Axes, data: pd.DataFrame) -> None:
     for shift, (label, arm) in zip((0.1, 0, -0.1), PAIRS.values(), strict=True):
         differences = data[(data["panel"] == "by position") & (data["what"] == label)]
         axes.errorbar(
-            np.arange(len(differences)) + shift, differences["value"], yerr=error_bars(differences),
-            color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], label=label,
-        )  # fmt: skip
+            np.arange(len(differences)) + shift,
+            differences["value"],
+            yerr=error_bars(differences),
+            color=ARM_COLOUR[arm],
+            marker=ARM_MARKER[arm],
+            label=label,
+        )
     names = [str(int(x)) if x < 2 else f"{int(x)}-{2 * int(x) - 1}" for x in differences["x"]]
     axes.set_xticks(range(len(differences)), names, fontsize=SMALLEST)
     axes.axhline(0, color="black", lw=0.6)
@@ -201,9 +215,13 @@ def draw_growth(axes: Axes, data: pd.DataFrame) -> None:
     for shift, (label, arm) in zip((0.08, 0, -0.08), PAIRS.values(), strict=True):
         growth = data[data["panel"].isin(["growth, shuffled", "growth, intact"]) & (data["what"] == label)]
         axes.errorbar(
-            np.arange(1, 3) + shift, growth["value"], yerr=error_bars(growth), color=ARM_COLOUR[arm],
-            fmt=ARM_MARKER[arm], label=label,
-        )  # fmt: skip
+            np.arange(1, 3) + shift,
+            growth["value"],
+            yerr=error_bars(growth),
+            color=ARM_COLOUR[arm],
+            fmt=ARM_MARKER[arm],
+            label=label,
+        )
     length = int(growth["x"].iloc[0])
     axes.plot(0, 0, "o", color="black", ms=4)
     axes.set_xticks(
@@ -216,22 +234,25 @@ def draw_growth(axes: Axes, data: pd.DataFrame) -> None:
     axes.legend(loc="upper left")
 
 
-def collect(measure: Context) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return counts in the text and differences of losses."""
-    shape = measure.inputs.catalog.shapes[PAPER_SHAPE]
-    return pd.DataFrame(count_rows(measure.text, shape.layers, shape.ffn_width) + loss_rows(measure.arms))
+    shape = scores.catalog.shapes[PAPER_SHAPE]
+    return pd.DataFrame(count_rows(text_counts(scores), shape.layers, shape.ffn_width) + loss_rows(scores))
 
 
-def draw(data: pd.DataFrame, measure: Context) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw six panels."""
     titles = {
-        "a": "Distinct tokens by source, Heaps' law", "b": "Share touched, equal total size",
-        "c": "Table parameters touched", "d": "Row caches", "e": "What position changes",
+        "a": "Distinct tokens by source, Heaps' law",
+        "b": "Share touched, equal total size",
+        "c": "Table parameters touched",
+        "d": "Row caches",
+        "e": "What position changes",
         "f": "The same targets, more context",
-    }  # fmt: skip
+    }
     figure, grid = sheet("ab;cd;ef", 8.4, titles)
     distinct, touched, active, cache, position, context = grid.values()
-    draw_distinct(distinct, data, measure.text.vocab)
+    draw_distinct(distinct, data, text_counts(scores).vocab)
     draw_touched(touched, data)
     draw_active(active, data)
     draw_cache(cache, data)

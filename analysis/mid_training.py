@@ -8,11 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.config.address import MAIN
-from stemrepro.measures.losses import contrast
-from stemrepro.measures.mid_training import ANEW, FURTHER, KEPT, TEXTS, MidTraining
-from stemrepro.report.results import mean_row
+from stemrepro.measures.losses import arm_losses, contrast
+from stemrepro.measures.mid_training import ANEW, KEPT, TEXTS, anew, sightings, stages
+from stemrepro.measures.scores import Scores
+from stemrepro.report.results import mean_row, window_rows
 from stemrepro.report.style import ARM_LABEL, GAIN, LESS, error_bars, look, one_legend, sheet
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.effect import Effect
 
 BEFORE = "prose, before"
 WINDOWS = 10
@@ -20,34 +21,32 @@ WINDOWS = 10
 DASHES = {KEPT: "-", ANEW: (0, (3, 2))}
 
 
-def collect(measure: MidTraining) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return leads over dense by kind of text, losses, and training losses of the stage.
 
     `x` of training losses is tokens.
     """
-    rows, arms = [], measure.arms
-    for variant, texts in ((MAIN, ("prose",)), (KEPT, TEXTS), (ANEW, TEXTS)):
-        dense = arms[MAIN if variant == MAIN else KEPT]["dense"]
-        for arm, losses in arms[variant].items():
-            for text in texts:
-                name = BEFORE if variant == MAIN else text
-                rows.append(mean_row(f"loss, {variant}", arm, name, Contrast(losses.loss(text).to_numpy())))
+    rows, recipe = [], scores.recipe
+    for variant, arms in ((MAIN, recipe.arms), (KEPT, recipe.arms), (ANEW, recipe.arms_at(ANEW))):
+        dense = arm_losses(scores, "dense", MAIN if variant == MAIN else KEPT)
+        texts = {BEFORE: "prose"} if variant == MAIN else {text: text for text in TEXTS}
+        for arm in arms:
+            losses = arm_losses(scores, arm, variant)
+            for name, text in texts.items():
+                rows.append(mean_row(f"loss, {variant}", arm, name, Effect(losses.loss(text).to_numpy())))
                 if arm != "dense":
                     rows.append(mean_row(f"lead, {variant}", arm, name, contrast(dense, losses, text)))
     for variant in (KEPT, ANEW):
-        tokens = measure.inputs.catalog.variant(variant).at(measure.inputs.scale).training.tokens
-        for arm, losses in arms[variant].items():
-            steps = losses.steps["loss"]
-            windows = np.array_split(steps, min(WINDOWS, steps.shape[1]), axis=1)
+        tokens = scores.catalog.variant(variant).at(scores.scale).training.tokens
+        for arm in recipe.arms_at(variant):
+            steps = arm_losses(scores, arm, variant).steps["loss"]
+            rows += window_rows(f"training, {variant}", arm, steps, tokens, WINDOWS)
+    for stage in stages(scores.catalog, recipe):
+        if stage != KEPT:
             rows += [
-                mean_row(f"training, {variant}", arm, tokens * (k + 0.5) / len(windows), Contrast(part.mean(axis=1)))
-                for k, part in enumerate(windows)
+                mean_row("anew", arm, sightings(scores, stage), anew(scores, arm, "dense", "prose", stage))
+                for arm in recipe.arms_at(stage)
             ]
-    for stage in (name for name in arms if name.startswith(FURTHER) and f"{name}-anew" in arms):
-        for arm in arms[stage]:
-            rows.append(
-                mean_row("anew", arm, measure.sightings(stage), measure.lost_anew(arm, "dense", "prose", stage))
-            )
     return pd.DataFrame(rows)
 
 
@@ -65,8 +64,13 @@ def draw_leads(axes: Axes, data: pd.DataFrame) -> None:
     lines += [(ANEW, arm, leads) for arm, leads in anew.groupby("what", sort=False)]
     for shift, (variant, arm, leads) in zip(np.linspace(-0.26, 0.26, len(lines)), lines, strict=True):
         at = leads["x"].map(places).astype(float) + shift
-        axes.errorbar(at, leads["value"], yerr=error_bars(leads), **look(arm, hollow=variant == ANEW) | {"ls": "none"},
-                      label=label(arm, variant))  # fmt: skip
+        axes.errorbar(
+            at,
+            leads["value"],
+            yerr=error_bars(leads),
+            **look(arm, hollow=variant == ANEW) | {"ls": "none"},
+            label=label(arm, variant),
+        )
     axes.axhline(0, color="black", lw=0.6)
     axes.axvline(0.5, color="#999999", lw=0.6, ls=":")
     axes.set_xticks(range(len(places)), ["prose\nbefore", *(f"{text}\nafter" for text in TEXTS)])
@@ -78,9 +82,12 @@ def draw_training(axes: Axes, data: pd.DataFrame) -> None:
     for variant, dashes in DASHES.items():
         for arm, line in data[data["panel"] == f"training, {variant}"].groupby("what", sort=False):
             axes.errorbar(
-                line["x"].astype(float) / 1000, line["value"], yerr=error_bars(line),
-                **look(arm, hollow=variant == ANEW) | {"ls": dashes}, label=label(arm, variant),
-            )  # fmt: skip
+                line["x"].astype(float) / 1000,
+                line["value"],
+                yerr=error_bars(line),
+                **look(arm, hollow=variant == ANEW) | {"ls": dashes},
+                label=label(arm, variant),
+            )
     axes.set(xlabel="tokens of the stage (thousands)", ylabel=f"{LESS}, training loss\n(nats/token)")
 
 
@@ -95,7 +102,7 @@ def draw_anew(axes: Axes, data: pd.DataFrame) -> None:
     axes.set(xlabel="sightings of a row in the stage", ylabel="cost of tables drawn anew (nats/token)")
 
 
-def draw(data: pd.DataFrame, measure: MidTraining) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw leads by text, training losses, and what tables drawn anew cost."""
     titles = {"a": "Lead over dense by kind of text", "b": "Loss on the way", "c": "Cost of tables drawn anew"}
     figure, grid = sheet("aa;bc", 6.4, titles)

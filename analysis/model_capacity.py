@@ -6,12 +6,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.measures.model_capacity import MODELS, OVER, ModelCapacity
+from stemrepro.measures.model_capacity import COUNTS, MODELS, STUDY, by_document, losses, worth_of
+from stemrepro.measures.scores import Scores
+from stemrepro.measures.study import table
 from stemrepro.model.config import layers_of
 from stemrepro.model.cost import expected_distinct
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import HUES, PLAIN, SMALLEST, doubling, error_bars, sheet
-from stemrepro.verdicts.contrast import Contrast
 
 SOURCES = {"speeches": "blue", "bible": "orange", "factbook": "green", "plays": "purple"}
 ZIPF = "Zipf, independent draws"
@@ -31,7 +32,7 @@ def count_rows(counts: pd.DataFrame) -> list[dict]:
     rows, shape = [], counts.iloc[0]
     for (source, length), part in counts.groupby(["source", "length"]):
         for name, label in (("distinct", source), ("drawn", f"{source}, drawn")):
-            rows.append(mean_row("distinct", label, length, Contrast(part[name].to_numpy(float), over=OVER)))
+            rows.append(mean_row("distinct", label, length, by_document(part[name])))
     longest = counts["length"].max()
     whole = counts[counts["document"].isin(counts[counts["length"] == longest]["document"])]
     full = len(layers_of("full", shape["layers"]))
@@ -43,24 +44,22 @@ def count_rows(counts: pd.DataFrame) -> list[dict]:
         rows.append(
             {"panel": "distinct", "what": ZIPF, "x": length, "value": expected_distinct(length, shape["vocab"])}
         )
-        distinct = Contrast(part["distinct"].to_numpy(float), over=OVER)
+        distinct = by_document(part["distinct"])
         rows += [mean_row("parameters", name, length, distinct, 1 / size) for name, size in each.items()]
         matrices = full * shape["ffn_width"] * shape["width"]
         rows.append({"panel": "parameters", "what": "matrices", "x": length, "value": matrices})
     return rows
 
 
-def collect(measure: ModelCapacity) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return counts, losses by context, and what context is worth."""
-    rows = count_rows(measure.counts)
+    rows = count_rows(table(scores, STUDY, COUNTS))
     for model in MODELS:
-        for context in sorted(measure.losses[model].columns):
-            loss, worth = measure.losses[model][context], measure.worth(model, context)
-            rows.append(mean_row("loss", model, context, Contrast(loss.to_numpy(), over=OVER)))
-            rows.append(mean_row("worth", model, context, Contrast(worth.to_numpy(), over=OVER)))
+        for context, loss in losses(scores, model).items():
+            values = {"loss": loss, "worth": worth_of(scores, model, context)}
             if model in LEADS:
-                growth = Contrast((worth - measure.worth("dense", context)).to_numpy(), over=OVER)
-                rows.append(mean_row("growth", model, context, growth))
+                values["growth"] = values["worth"] - worth_of(scores, "dense", context)
+            rows += [mean_row(panel, model, context, by_document(value)) for panel, value in values.items()]
     return pd.DataFrame(rows)
 
 
@@ -117,7 +116,7 @@ def draw_worth(axes: Axes, data: pd.DataFrame) -> None:
     axes.legend(fontsize=SMALLEST)
 
 
-def draw(data: pd.DataFrame, measure: ModelCapacity) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw three panels."""
     titles = {"a": "Distinct tokens", "b": "Parameters touched", "c": "What more context is worth"}
     figure, grid = sheet("ab;cc", 6.0, titles)

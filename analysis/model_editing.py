@@ -6,7 +6,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.measures.model_edits import ModelEdits
+from stemrepro.measures.model_edits import DAMAGE, EDITS, STUDY, harm, share
+from stemrepro.measures.scores import Scores
+from stemrepro.measures.study import groups, table
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import HUES, PLAIN, SMALLEST, error_bars, sheet
 
@@ -26,22 +28,18 @@ SAID = {
 """What is edited in the example, as its panel shows it."""
 
 
-def collect(measure: ModelEdits) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return shares of pairs by method and layers, by lengths of names and by relation, and the example."""
     rows = []
-    for relation, model, method, layers in sorted(measure.pairs):
-        share = measure.share(method, layers, model, relation)
-        if relation != "capital":
-            rows.append(mean_row(relation, method, layers, share))
-        elif ":" in method:
-            rows.append(mean_row("length", method, layers, share))
-        else:
-            rows.append(mean_row(f"success, {model}", method, layers, share))
-    for row in measure.examples.itertuples():
+    for relation, model, method, layers in groups(scores, STUDY, EDITS, "relation", "model", "method", "layers"):
+        panel = "length" if ":" in method else f"success, {model}"
+        moved = share(scores, method, layers, model, relation)
+        rows.append(mean_row(panel if relation == "capital" else relation, method, layers, moved))
+    for row in table(scores, STUDY, "examples").itertuples():
         panel = f"{row.source} to {row.target}, {row.said}, {row.layers}"
         rows.append({"panel": panel, "what": row.word, "x": row.rank, "value": row.probability})
-    for layers in measure.damaged:
-        rows.append(mean_row("damage", "rows", layers, measure.harm(layers)))
+    for (layers,) in groups(scores, STUDY, DAMAGE, "layers"):
+        rows.append(mean_row("damage", "rows", layers, harm(scores, layers)))
     return pd.DataFrame(rows)
 
 
@@ -114,7 +112,7 @@ def draw_example(axes: Axes, data: pd.DataFrame) -> None:
     axes.set(xlabel="probability after 'The capital of Spain is'", xlim=(0, 1.15))
 
 
-def draw(data: pd.DataFrame, measure: ModelEdits) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw four panels."""
     titles = {
         "a": "One layer at a time", "b": "Sets of layers", "c": "Names of other lengths", "d": "Spain read as Germany",
@@ -127,7 +125,7 @@ def draw(data: pd.DataFrame, measure: ModelEdits) -> Figure:
     return figure
 
 
-def front(data: pd.DataFrame, measure: ModelEdits) -> Figure:
+def front(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw which layer's rows move answers, and one example."""
     figure, grid = sheet("ab", 3.0, {"a": "Which layer's rows move the answer", "b": "Spain read as Germany"})
     draw_layers(grid["a"], data)

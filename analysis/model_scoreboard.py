@@ -6,7 +6,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.measures.model_scores import CHANCE, MEAN, TASKS, ModelScores, mcnemar
+from stemrepro.measures import model_scores
+from stemrepro.measures.model_scores import CHANCE, DENSE, MEAN, TASKS, choices, mcnemar, most_frequent, share
+from stemrepro.measures.scores import Scores
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import FAINT, HUES, PLAIN, SMALL, SMALLEST, error_bars, one_legend, sheet
 
@@ -23,24 +25,27 @@ PAPER = {
 COLUMNS = {"mmlu_cloze": "mmlu"}
 
 
-def collect(measure: ModelScores) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return accuracies, their differences to dense with McNemar's test, floors, and published numbers."""
-    rows, paper = [], measure.inputs.catalog.paper
+    rows, paper, scored = [], scores.catalog.paper, model_scores.models(scores)
+    card = model_scores.card(scores)
     for task in ROWS:
-        rows += [mean_row("accuracy", task, model, measure.accuracy(model, task)) for model in measure.models]
-        rows.append({"panel": CHANCE, "what": task, "value": measure.accuracy(CHANCE, task).mean})
-        for model in measure.models:
-            if model != "dense":
-                rows.append(mean_row("less dense", task, model, measure.accuracy(model, task, "dense")))
-    for task in TASKS:
-        rows.append({"panel": "always the same answer", "what": task, "value": measure.majority(task)})
-        for model in measure.models:
-            rows.append({"panel": "one answer", "what": task, "x": model, "value": measure.one_answer(task, model)})
-            if model != "dense":
-                lost, won = measure.discordant(task, model)
+        rows += [mean_row("accuracy", task, model, share(scores, task, model)) for model in scored]
+        rows.append({"panel": CHANCE, "what": task, "value": share(scores, task, CHANCE).mean})
+        for model in scored:
+            if model != DENSE:
+                rows.append(mean_row("less dense", task, model, share(scores, task, model, DENSE)))
+    for task, (_, metric) in TASKS.items():
+        most = most_frequent(choices(scores, DENSE, task)["right"])
+        rows.append({"panel": "always the same answer", "what": task, "value": most})
+        for model in scored:
+            most = most_frequent(choices(scores, model, task)[metric])
+            rows.append({"panel": "one answer", "what": task, "x": model, "value": most})
+            if model != DENSE:
+                lost, won = model_scores.discordant(scores, task, model)
                 counts = {"right in dense alone": lost, "right in it alone": won, "McNemar's p": mcnemar(lost, won)}
                 rows += [{"panel": name, "what": task, "x": model, "value": value} for name, value in counts.items()]
-        for whose, published in (("card", measure.card.instruct), ("card of the base model", measure.card.base)):
+        for whose, published in (("card", card.instruct), ("card of the base model", card.base)):
             if task in published:
                 rows.append({"panel": whose, "what": task, "value": published[task]})
         for name, (block, models, _) in PAPER.items():
@@ -120,14 +125,14 @@ def draw_paper(axes: Axes, data: pd.DataFrame) -> None:
     axes.legend(fontsize=SMALLEST, loc="upper right")
 
 
-def draw(data: pd.DataFrame, measure: ModelScores) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw three panels that share their rows."""
     titles = {"a": "Accuracy", "b": "What conversion changes", "c": "The paper's models"}
     figure, grid = sheet("abc", 4.6, titles, width_ratios=(1.25, 1, 0.9))
     draw_accuracy(grid["a"], data)
     draw_differences(grid["b"], data)
     draw_paper(grid["c"], data)
-    counts = {task: f"\n{len(tables['dense']):,} items" for task, tables in measure.items.items()}
+    counts = {task: f"\n{len(choices(scores, DENSE, task)):,} items" for task in TASKS}
     name_rows(grid["a"], [label + counts.get(task, "") for task, label in ROWS.items()])
     for letter in "bc":
         name_rows(grid[letter], [""] * len(ROWS))

@@ -7,11 +7,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.measures.geometry import random_p95
-from stemrepro.measures.model_spread import OVER, ModelSpread
+from stemrepro.measures.model_spread import COSINES, DENSITY, GROUPS, STUDY, by_layer
+from stemrepro.measures.scores import Scores
+from stemrepro.measures.study import groups, table
 from stemrepro.model.config import layers_of
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import HUES, PLAIN, SMALLEST, error_bars, sheet
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.effect import Effect
 
 SIDES = {
     "dense": ("dense's outputs", "blue", "^"), "rows": ("rows", "orange", "D"),
@@ -19,21 +21,26 @@ SIDES = {
 }  # fmt: skip
 CENTRED = {False: "", True: ", centred"}
 DIMENSIONS = "dimensions"
-"""Panel of data.csv with the floor of free directions, of the rank that vectors can have."""
+"""Panel of data.csv with the floor of free directions, of the rank that vectors can have.
+
+W_u gives as many dimensions as it reads, and a product with the gate any.
+"""
 
 
-def collect(measure: ModelSpread) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return the 95th percentile of |cos| by layer, and densities: means over all layers but the first."""
-    rows = []
-    for (side, what, centred), heights in measure.density.groupby(["side", "what", "centred"]):
-        for layer in range(measure.depth):
-            p95 = measure.by_layer(side, what, centred)[layer].to_numpy()
-            rows.append(mean_row(f"{what}, by layer", f"{side}{CENTRED[centred]}", layer, Contrast(p95, over=OVER)))
-        inside = heights[heights["layer"].isin(layers_of("full", measure.depth))]
+    rows, shape = [], table(scores, STUDY, COSINES).iloc[0]
+    for (side, what, centred), heights in groups(scores, STUDY, DENSITY, "side", "what", "centred").items():
+        p95 = by_layer(scores, side, what, centred)
+        for layer, values in p95.items():
+            effect = Effect(values.to_numpy(), over=GROUPS)
+            rows.append(mean_row(f"{what}, by layer", f"{side}{CENTRED[centred]}", layer, effect))
+        inside = heights[heights["layer"].isin(layers_of("full", len(p95.columns)))]
         for cosine, height in inside.groupby("cosine")["density"].mean().items():
             about = {"panel": f"{what}, density", "what": f"{side}{CENTRED[centred]}", "x": cosine}
             rows.append(about | {"value": height})
-    rows += [{"panel": DIMENSIONS, "what": what, "x": n, "value": random_p95(n)} for what, n in measure.ranks.items()]
+    ranks = {"up": int(shape["width"]), "gated": int(shape["ffn_width"])}
+    rows += [{"panel": DIMENSIONS, "what": what, "x": n, "value": random_p95(n)} for what, n in ranks.items()]
     return pd.DataFrame(rows)
 
 
@@ -72,7 +79,7 @@ def draw_layers(axes: Axes, data: pd.DataFrame, what: str) -> None:
     axes.legend(fontsize=SMALLEST, loc="upper left")
 
 
-def draw(data: pd.DataFrame, measure: ModelSpread) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw three panels."""
     titles = {"a": "In the up-projection's place", "b": "The same, by layer", "c": "After the gate, by layer"}
     figure, grid = sheet("aa;bc", 6.0, titles)

@@ -10,10 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.config.address import MAIN
-from stemrepro.measures.needle import ANEW, KEPT, Needle
-from stemrepro.report.results import mean_row
+from stemrepro.measures.losses import arm_losses
+from stemrepro.measures.needle import ANEW, KEPT, chosen, found, level, trained_length
+from stemrepro.measures.scores import Scores
+from stemrepro.report.results import mean_row, window_rows
 from stemrepro.report.style import ARM_LABEL, BETTER, LESS, SMALL, error_bars, look, sheet
-from stemrepro.verdicts.contrast import Contrast, of_share
+from stemrepro.verdicts.effect import of_share
 
 MAPS = ("dense", "stem-third", "stem-full")
 STAGES = {MAIN: "before", KEPT: "after"}
@@ -22,40 +24,28 @@ WINDOWS = 12
 DASHES = {KEPT: "-", ANEW: (0, (3, 2))}
 
 
-def collect(measure: Needle) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return what every arm finds by stage, length and depth; leads over dense; losses during the extension."""
-    rows, haystack = [], measure.inputs.scale.haystack
-    for place, scores in measure.scores.items():
-        for length in haystack.lengths:
-            needles = measure.needles(place.variant, place.arm, length)
+    rows, lengths = [], scores.scale.haystack.lengths
+    for place in scores.places():
+        variant, arm = place.variant, place.arm
+        for length in lengths:
             for way in ("chosen", "generated"):
-                points = of_share(measure.found(place.variant, place.arm, length, way), needles)
-                rows.append(mean_row(f"{way}, {place.variant}", place.arm, length, points))
-            chosen = scores.found(length)
+                rows.append(mean_row(f"{way}, {variant}", arm, length, level(scores, arm, length, variant, way).share))
+            by_depth, needles = found(scores, arm, length, variant), level(scores, arm, length, variant).items
             rows += [
-                mean_row(
-                    f"depth {depth:g}, {place.variant}", place.arm, length,
-                    of_share(chosen[depth].to_numpy(), needles / len(chosen.columns)),
-                )
-                for depth in chosen.columns
-            ]  # fmt: skip
-            other = scores.frame[scores.frame["length"] == length].groupby("seed")["other"].sum()
-            wrong = of_share(100 * other.to_numpy() / needles, needles)
-            rows.append(mean_row(f"another key's value, {place.variant}", place.arm, length, wrong))
-        if place.variant == KEPT and place.arm != "dense":
-            rows += [
-                mean_row("lead", place.arm, length, measure.lead(place.arm, "dense", length, variant=KEPT))
-                for length in haystack.lengths
+                mean_row(f"depth {depth:g}, {variant}", arm, length, of_share(points, needles / len(by_depth.columns)))
+                for depth, points in by_depth.items()
             ]
+            wrong = level(scores, arm, length, variant, "other").share
+            rows.append(mean_row(f"another key's value, {variant}", arm, length, wrong))
+        if variant == KEPT and arm != "dense":
+            rows += [mean_row("lead", arm, length, chosen(scores, arm, "dense", length, KEPT)) for length in lengths]
     for variant in (KEPT, ANEW):
-        for arm in measure.inputs.recipe.arms_at(variant):
-            losses = measure.losses(variant, arm).steps["loss"]
-            tokens = measure.inputs.catalog.variant(variant).at(measure.inputs.scale).training.tokens
-            windows = np.array_split(losses, min(WINDOWS, losses.shape[1]), axis=1)
-            rows += [
-                mean_row(f"loss, {variant}", arm, tokens * (k + 0.5) / len(windows), Contrast(window.mean(axis=1)))
-                for k, window in enumerate(windows)
-            ]
+        tokens = scores.catalog.variant(variant).at(scores.scale).training.tokens
+        for arm in scores.recipe.arms_at(variant):
+            steps = arm_losses(scores, arm, variant).steps["loss"]
+            rows += window_rows(f"loss, {variant}", arm, steps, tokens, WINDOWS)
     return pd.DataFrame(rows)
 
 
@@ -83,14 +73,19 @@ def draw_map(axes: Axes, data: pd.DataFrame, variant: str, arm: str, depths: tup
     axes.tick_params(length=0)
 
 
-def draw_lead(axes: Axes, data: pd.DataFrame, measure: Needle) -> None:
+def draw_lead(axes: Axes, data: pd.DataFrame, scores: Scores) -> None:
     """Draw leads over dense by length, after the extension."""
     leads = data[data["panel"] == "lead"]
-    arms = [arm for arm in measure.inputs.recipe.arms if arm != "dense"]
+    arms = [arm for arm in scores.recipe.arms if arm != "dense"]
     for shift, arm in zip(np.linspace(-0.12, 0.12, len(arms)), arms, strict=True):
         line = leads[leads["what"] == arm]
-        axes.errorbar(np.log2(line["x"].astype(float)) + shift, line["value"], yerr=error_bars(line), **look(arm),
-                      label=ARM_LABEL[arm])  # fmt: skip
+        axes.errorbar(
+            np.log2(line["x"].astype(float)) + shift,
+            line["value"],
+            yerr=error_bars(line),
+            **look(arm),
+            label=ARM_LABEL[arm],
+        )
     axes.axhline(0, color="black", lw=0.6)
     lengths = sorted({int(x) for x in leads["x"]})
     axes.set_xticks(np.log2(lengths), lengths)
@@ -98,21 +93,26 @@ def draw_lead(axes: Axes, data: pd.DataFrame, measure: Needle) -> None:
     axes.legend(loc="lower left")
 
 
-def draw_recovery(axes: Axes, data: pd.DataFrame, measure: Needle) -> None:
+def draw_recovery(axes: Axes, data: pd.DataFrame, scores: Scores) -> None:
     """Draw training losses during the extension: tables kept, and drawn anew."""
     for variant, dashes in DASHES.items():
-        for arm in measure.inputs.recipe.arms_at(variant):
+        for arm in scores.recipe.arms_at(variant):
             if arm not in MAPS:
                 continue
             line = data[(data["panel"] == f"loss, {variant}") & (data["what"] == arm)]
             label = f"{ARM_LABEL[arm]}, tables anew" if variant == ANEW else ARM_LABEL[arm]
-            axes.errorbar(line["x"].astype(float) / 1000, line["value"], yerr=error_bars(line), 
-                          **look(arm, hollow=variant == ANEW) | {"ls": dashes}, label=label)  # fmt: skip
+            axes.errorbar(
+                line["x"].astype(float) / 1000,
+                line["value"],
+                yerr=error_bars(line),
+                **look(arm, hollow=variant == ANEW) | {"ls": dashes},
+                label=label,
+            )
     axes.set(xlabel="tokens of the extension (thousands)", ylabel=f"{LESS}, training loss\n(nats/token)")
     axes.legend(loc="upper right")
 
 
-def draw(data: pd.DataFrame, measure: Needle) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw heat maps of three arms before and after the extension; leads and losses below."""
     maps = dict(zip("abcdef", product(STAGES.items(), MAPS), strict=True))
     titles = {letter: f"{ARM_LABEL[arm]}, {words} (%)" for letter, ((_, words), arm) in maps.items()}
@@ -120,10 +120,10 @@ def draw(data: pd.DataFrame, measure: Needle) -> Figure:
     figure, grid = sheet("aabbcc;ddeeff;ggghhh", 8.2, titles)
     for letter, ((variant, _), arm) in maps.items():
         axes = grid[letter]
-        draw_map(axes, data, variant, arm, measure.inputs.scale.haystack.depths, measure.length(variant))
+        draw_map(axes, data, variant, arm, scores.scale.haystack.depths, trained_length(scores, variant))
         axes.set(xlabel="tokens that are read", ylabel="depth of the needle")
         if letter not in "ad":
             axes.yaxis.label.set_visible(False)
-    draw_lead(grid["g"], data, measure)
-    draw_recovery(grid["h"], data, measure)
+    draw_lead(grid["g"], data, scores)
+    draw_recovery(grid["h"], data, scores)
     return figure

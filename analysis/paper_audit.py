@@ -2,74 +2,67 @@
 of.
 """
 
+from itertools import permutations
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
-from stemrepro.measures.audit import EIGHT, Z95, PaperAudit, granularity, item_error
+from stemrepro.measures import audit
+from stemrepro.measures.audit import EIGHT, Z95, granularity, item_error
+from stemrepro.measures.scores import Scores
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, SMALL, SMALLEST, plt, sheet
 
 BLOCKS = {"table-3-350m": "350M", "table-3-1b": "1B", "table-4": "1B mid-trained"}
 TASKS = ("ARC-E", "ARC-C", "BoolQ", "PIQA", "SIQA", "HSwag", "OBQA", "Wino")
 FITS = {"true size only": "#0173b2", "padded size only": "#de8f05", "both": "#d9d9d9", "neither": "#b02020"}
 HATCHES = {"table-3-350m": None, "table-3-1b": "////", "table-4": "...."}
+SAVED = {
+    "the model, 1B, 1/3": "table-3-1b/stem-third", "the model, 350M, 1/3": "table-3-350m/stem-third",
+    "the model, 350M, 1/2": "table-3-350m/stem-half", "the model, 350M, full": "table-3-350m/stem-full",
+}  # fmt: skip
 GAINS = {"table-3-350m": "#0173b2", "table-3-1b": "#d55e00", "table-4": "#029e73"}
 
 
-def collect(audit: PaperAudit) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return everything that is drawn, a line per number."""
-    fits = granularity(audit)
+    catalog, rows = scores.catalog, []
+    paper, fits = catalog.paper, granularity(catalog.paper)
     kinds = np.select([fits.fits_items & fits.fits_padded, fits.fits_items, fits.fits_padded],
                       ["both", "true size only", "padded size only"], "neither")  # fmt: skip
-    rows = [fits.assign(panel="items", what=kinds)]
-    scorers = [
-        (f"{block}/{row}", audit.scorer(f"{block}/{row}"))
-        for block, row in dict.fromkeys(zip(fits.block, fits.row, strict=True))
-    ]  # fmt: skip
-    rows.append(
-        pd.DataFrame([{"panel": "scorer", "row": r, "what": what, "value": audit.chance(r)} for r, what in scorers])
-    )
+
+    def add(panel: str, row: str | None, what: str | None, value: float) -> None:
+        rows.append({"panel": panel, "row": row, "what": what, "value": value})
+
+    scorers = {row: audit.scorer(paper, row) for row in (fits.block + "/" + fits.row).unique()}
+    for row, what in scorers.items():
+        add("scorer", row, what, audit.chance(paper, row))
     for block in BLOCKS:
-        for row in audit.paper.blocks[block].rows:
-            for base in audit.paper.blocks[block].rows:
-                same = audit.scorer(f"{block}/{row}") == audit.scorer(f"{block}/{base}") != "neither"
-                gain = audit.paper.value(f"{block}/{row}/average") - audit.paper.value(f"{block}/{base}/average")
-                what = "one scorer" if same else "two scorers"
-                if row != base:
-                    rows.append(
-                        pd.DataFrame(
-                            [{"panel": "comparison", "row": f"{block}: {row} - {base}", "what": what, "value": gain}]
-                        )
-                    )
+        for row, base in permutations(paper.blocks[block].rows, 2):
+            same = scorers[f"{block}/{row}"] == scorers[f"{block}/{base}"] != "neither"
+            gain = paper.value(f"{block}/{row}/average") - paper.value(f"{block}/{base}/average")
+            add("comparison", f"{block}: {row} - {base}", "one scorer" if same else "two scorers", gain)
     for row in ("table-3-350m/stem-third", "table-3-350m/stem-half", "table-3-350m/stem-full", "table-3-1b/stem-third"):
-        values = {"printed": audit.paper.value(f"{row}/total")}
-        values |= {name: audit.total(row, name) for name in ("kept", "tensors")}
-        rows.append(pd.DataFrame([{"panel": "total", "row": row, "what": k, "value": v} for k, v in values.items()]))
+        add("total", row, "printed", paper.value(f"{row}/total"))
+        for name in ("kept", "tensors"):
+            add("total", row, name, audit.total(catalog, row, name))
     for row in ("table-3-350m/stem-third", "table-3-350m/stem-full", "table-3-1b/stem-third"):
-        size = audit.counts(row)["tables"] / audit.counts(f"{row.split('/')[0]}/dense")["total"]
-        rows.append(pd.DataFrame([{"panel": "tables over dense", "row": row, "value": size}]))
+        dense = audit.counts(catalog, f"{row.split('/')[0]}/dense")["total"]
+        add("tables over dense", row, None, audit.counts(catalog, row)["tables"] / dense)
     for block in BLOCKS:
-        first, second = audit.accuracies(f"{block}/stem-third"), audit.accuracies(f"{block}/dense")
-        frame = [
-            {"panel": "gain", "row": block, "what": t, "value": v} for t, v in zip(EIGHT, first - second, strict=True)
-        ]
+        first, second = (audit.accuracies(paper, f"{block}/{arm}") for arm in ("stem-third", "dense"))
+        for task, gain in zip(EIGHT, first - second, strict=True):
+            add("gain", block, task, gain)
         for q in [None, *np.linspace(0.05, 0.5, 19)]:
-            error = item_error(first, second, audit.items(), q)
-            where = "independent" if q is None else f"{q:.3f}"
-            frame.append({"panel": "item error", "row": block, "what": where, "value": error})
-        rows.append(pd.DataFrame(frame))
-    shares = {
-        "a replaced FFN": audit.ffn_saved(),
-        "a replaced layer\n(Table 1, 4,096 tokens)": audit.saved(audit.shapes["llama-3.2-1b"]),
-        "the model, 1B, 1/3": audit.flops_saved("table-3-1b/stem-third"),
-        "the model, 350M, 1/3": audit.flops_saved("table-3-350m/stem-third"),
-        "the model, 350M, 1/2": audit.flops_saved("table-3-350m/stem-half"),
-        "the model, 350M, full": audit.flops_saved("table-3-350m/stem-full"),
-    }
-    rows.append(pd.DataFrame([{"panel": "saved", "what": what, "value": value} for what, value in shares.items()]))
-    return pd.concat(rows)
+            error = item_error(first, second, audit.items_of(paper), q)
+            add("item error", block, "independent" if q is None else f"{q:.3f}", error)
+    add("saved", None, "a replaced FFN", audit.ffn_saved(scores))
+    add("saved", None, "a replaced layer\n(Table 1, 4,096 tokens)", audit.saved(scores, "llama-3.2-1b"))
+    for words, row in SAVED.items():
+        add("saved", None, words, audit.flops_saved(scores, row))
+    return pd.concat([fits.assign(panel="items", what=kinds), pd.DataFrame(rows)])
 
 
 def draw_items(axes: Axes, data: pd.DataFrame) -> None:
@@ -189,7 +182,7 @@ def draw_saved(axes: Axes, data: pd.DataFrame) -> None:
     axes.set(xlabel="FLOPs saved (%)", xlim=(0, 42))
 
 
-def draw(data: pd.DataFrame, measure: PaperAudit) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw five panels."""
     titles = {
         "a": "Items of each accuracy", "b": "Total parameters", "c": "Gains against the item error",

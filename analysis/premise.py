@@ -6,7 +6,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.measures.premise import WHAT, Premise
+from stemrepro.measures import premise
+from stemrepro.measures.scores import Scores
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import HUES, PLAIN, SMALLEST, error_bars, sheet
 
@@ -21,21 +22,21 @@ UNDRAWN = (("out", "token"), ("up", "another token"))
 THIRDS = {"early": "first third of the layers", "third": "layers of STEM 1/3", "late": "last third"}
 
 
-def collect(measure: Premise) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return shares by layer and by length of the rows' text, and costs by layer."""
     rows = []
     for what, address in (*SERIES, *UNDRAWN):
-        for layer in range(measure.depth):
-            rows.append(mean_row("explained", f"{what}, {address}", layer, measure.share(WHAT[what], address, [layer])))
+        for layer in premise.every_layer(scores):
+            share = premise.share(scores, what, address, [layer])
+            rows.append(mean_row("explained", f"{what}, {address}", layer, share))
     for layers in THIRDS:
-        for budget in measure.budgets:
-            share = measure.share(WHAT["up"], "token", measure.layers(layers), budget)
-            rows.append(mean_row("by length", layers, budget, share))
-            share = measure.share(WHAT["up"], "limit", measure.layers(layers), budget)
-            rows.append(mean_row("limit", layers, budget, share))
-    for layer in range(measure.depth):
-        rows.append(mean_row("cost", "loss", layer, measure.cost_of([layer])))
-        rows.append(mean_row("cost", "kl", layer, measure.cost_of([layer], "kl")))
+        chosen = premise.layers_of_set(scores, layers)
+        for budget in premise.budgets(scores):
+            for panel, address in (("by length", "token"), ("limit", "limit")):
+                rows.append(mean_row(panel, layers, budget, premise.share(scores, "up", address, chosen, budget)))
+    for layer in premise.every_layer(scores):
+        for of in ("loss", "kl"):
+            rows.append(mean_row("cost", of, layer, premise.cost_of(scores, [layer], of)))
     return pd.DataFrame(rows)
 
 
@@ -94,7 +95,7 @@ def draw_cost(axes: Axes, data: pd.DataFrame) -> None:
     axes.set(xlabel="the one layer with rows", ylabel="loss above dense's\n(nats/token)")
 
 
-def draw(data: pd.DataFrame, measure: Premise) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw three panels."""
     titles = {"a": "What a row explains, by layer", "b": "More text for the rows", "c": "One layer reads rows"}
     figure, grid = sheet("aa;bc", 5.6, titles)

@@ -5,31 +5,32 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.config.address import MAIN
-from stemrepro.measures.premise import WHAT
-from stemrepro.measures.premise_by_size import PremiseBySize
+from stemrepro.measures import premise_by_size
+from stemrepro.measures.scores import Scores
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import HUES, PLAIN, SMALLEST, error_bars, sheet
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.effect import Effect
 
 HUE = {32: "orange", 64: "green", 128: "blue"}
 MARKER = {32: "D", 64: "o", 128: "^"}
 
 
-def collect(measure: PremiseBySize) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return shares by depth at each size and budget, those of the published model, and means over layers by budget."""
-    rows, last = [], measure.depth - 1
-    for variant in (MAIN, *measure.inputs.recipe.variants):
-        at = measure.inputs.catalog.variant(variant).at(measure.inputs.scale)
+    rows, last = [], scores.scale.model.layers - 1
+    for variant in (MAIN, *scores.recipe.variants):
+        at = scores.catalog.variant(variant).at(scores.scale)
         width, tokens = at.model.width, at.training.tokens
         for what in ("up", "gate"):
             for address in ("token", "limit"):
-                for layer, shares in enumerate(measure.explained(variant, WHAT[what], address)):
+                for layer, shares in enumerate(premise_by_size.shares(scores, variant, what, address)):
                     about = f"{what}, {address}, width {width}, {tokens:,} tokens"
-                    rows.append(mean_row("depth", about, layer / last, Contrast(shares)))
-        share = Contrast(measure.share(variant, WHAT["up"], "full"))
+                    rows.append(mean_row("depth", about, layer / last, Effect(shares)))
+        share = Effect(premise_by_size.share(scores, variant, "up", "full"))
         rows.append(mean_row("by budget", f"width {width}", tokens, share))
-    for layer, share in enumerate(measure.published):
-        about = {"panel": "depth", "what": "up, limit, published", "x": layer / (len(measure.published) - 1)}
+    published = premise_by_size.published(scores)
+    for layer, share in enumerate(published):
+        about = {"panel": "depth", "what": "up, limit, published", "x": layer / (len(published) - 1)}
         rows.append(about | {"value": share})
     return pd.DataFrame(rows)
 
@@ -67,9 +68,9 @@ def draw_budget(axes: Axes, data: pd.DataFrame) -> None:
     axes.legend(fontsize=SMALLEST)
 
 
-def draw(data: pd.DataFrame, measure: PremiseBySize) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw two panels."""
     figure, grid = sheet("ab", 3.0, {"a": "What the token explains, by depth", "b": "More training"})
-    draw_depth(grid["a"], data, f"{measure.inputs.scale.training.tokens:,}")
+    draw_depth(grid["a"], data, f"{scores.scale.training.tokens:,}")
     draw_budget(grid["b"], data)
     return figure

@@ -8,11 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.config.address import MAIN
-from stemrepro.measures.losses import contrast
-from stemrepro.measures.retrofit import INTERPOLATED, MEAN, ROWS, SCRATCH, Retrofit
-from stemrepro.report.results import mean_row
+from stemrepro.measures.losses import arm_losses, contrast
+from stemrepro.measures.retrofit import INTERPOLATED, MEAN, ROWS, SCRATCH
+from stemrepro.measures.scores import Scores
+from stemrepro.report.results import mean_row, window_rows
 from stemrepro.report.style import ARM_LABEL, GAIN, LESS, error_bars, look, one_legend, sheet
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.effect import Effect
 
 PLACES = {
     MAIN: "from the\nstart, one\nstage",
@@ -24,36 +25,38 @@ PLACES = {
 WINDOWS = 10
 """Parts of the second stage's steps, over each of which training losses are averaged."""
 SHOWN = (
-    ("dense", SCRATCH), ("stem-full", SCRATCH), ("stem-full", ROWS), ("stem-full", MEAN),
+    ("dense", SCRATCH),
+    ("stem-full", SCRATCH),
+    ("stem-full", ROWS),
+    ("stem-full", MEAN),
     ("stem-interpolated", INTERPOLATED),
-)  # fmt: skip
+)
 """Arms and variants whose training losses are drawn."""
 DASHES = {SCRATCH: "-", ROWS: (0, (4, 1.5)), MEAN: (0, (1.2, 1.2)), INTERPOLATED: "-."}
 WORDS = {SCRATCH: "", ROWS: ", made of dense: means", MEAN: ", made of dense: mean row", INTERPOLATED: ", from dense"}
 
 
-def collect(measure: Retrofit) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return losses and leads over dense at the end, and training losses of the second stage.
 
     `x` of training losses is tokens, and 0 for the first batch.
     """
-    rows, arms = [], measure.arms
+    recipe = scores.recipe
+    arms = {MAIN: recipe.arms} | {variant: recipe.arms_at(variant) for variant in DASHES}
+    rows, dense = [], arm_losses(scores, "dense", SCRATCH)
     for variant in PLACES:
-        for arm, losses in arms[variant].items():
-            rows.append(mean_row("loss", arm, variant, Contrast(losses.loss("prose").to_numpy())))
+        for arm in arms[variant]:
+            losses = arm_losses(scores, arm, variant)
+            rows.append(mean_row("loss", arm, variant, Effect(losses.loss("prose").to_numpy())))
             if arm != "dense":
-                rows.append(mean_row("lead", arm, variant, contrast(arms[SCRATCH]["dense"], losses, "prose")))
-    rows.append(mean_row("lead", "dense", MAIN, contrast(arms[SCRATCH]["dense"], arms[MAIN]["dense"], "prose")))
-    tokens = measure.inputs.catalog.variant(SCRATCH).at(measure.inputs.scale).training.tokens
+                rows.append(mean_row("lead", arm, variant, contrast(dense, losses, "prose")))
+    rows.append(mean_row("lead", "dense", MAIN, contrast(dense, arm_losses(scores, "dense", MAIN), "prose")))
+    tokens = scores.catalog.variant(SCRATCH).at(scores.scale).training.tokens
     for variant in DASHES:
-        for arm, losses in arms[variant].items():
-            steps = losses.steps["loss"]
-            rows.append(mean_row(f"training, {variant}", arm, 0, Contrast(steps[:, 0])))
-            windows = np.array_split(steps[:, 1:], min(WINDOWS, steps.shape[1] - 1), axis=1)
-            rows += [
-                mean_row(f"training, {variant}", arm, tokens * (k + 0.5) / len(windows), Contrast(part.mean(axis=1)))
-                for k, part in enumerate(windows)
-            ]
+        for arm in arms[variant]:
+            steps = arm_losses(scores, arm, variant).steps["loss"]
+            rows.append(mean_row(f"training, {variant}", arm, 0, Effect(steps[:, 0])))
+            rows += window_rows(f"training, {variant}", arm, steps[:, 1:], tokens, WINDOWS)
     return pd.DataFrame(rows)
 
 
@@ -76,13 +79,17 @@ def draw_training(axes: Axes, data: pd.DataFrame) -> None:
     """Draw training losses of the second stage; the first value is the first batch's, before any step."""
     for arm, variant in SHOWN:
         line = data[(data["panel"] == f"training, {variant}") & (data["what"] == arm)]
-        axes.errorbar(line["x"].astype(float) / 1000, line["value"], yerr=error_bars(line),
-                      **look(arm, hollow=variant != SCRATCH) | {"ls": DASHES[variant]},
-                      label=ARM_LABEL[arm] + WORDS[variant])  # fmt: skip
+        axes.errorbar(
+            line["x"].astype(float) / 1000,
+            line["value"],
+            yerr=error_bars(line),
+            **look(arm, hollow=variant != SCRATCH) | {"ls": DASHES[variant]},
+            label=ARM_LABEL[arm] + WORDS[variant],
+        )
     axes.set(xlabel="tokens of the second stage (thousands)", ylabel=f"{LESS}, training loss (nats/token)")
 
 
-def draw(data: pd.DataFrame, measure: Retrofit) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw leads on the left, training losses on the right."""
     figure, grid = sheet("ab", 3.7, {"a": "Lead over dense in two stages", "b": "After the retrofit"})
     draw_leads(grid["a"], data)

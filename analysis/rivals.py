@@ -5,7 +5,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.measures.rivals import Rivals
+from stemrepro.measures.losses import arm_losses
+from stemrepro.measures.rivals import loss
+from stemrepro.measures.scores import Scores
 from stemrepro.report.forest import (
     cost_rows,
     draw_buckets,
@@ -17,7 +19,7 @@ from stemrepro.report.forest import (
 )
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, GAIN, PLAIN, SMALLEST, error_bars, sheet
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.effect import Effect
 
 PAIRS = ("0", "1-3", "4-31", "32+")
 SPLIT = ("stem-full", "token-only", "ngram-table", "value-embeddings", "dense-equal-size")
@@ -32,24 +34,24 @@ NAMED = {
 """Arms that are named next to their mark, with the side of the name that is there, and where, in points."""
 
 
-def collect(measure: Rivals) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return gains over dense of each arm, at common and tuned learning rates and by pair count, with costs."""
     rows = []
-    for arm in measure.arms:
-        rows += cost_rows(measure, arm)
+    for arm in scores.recipe.arms:
+        rows += cost_rows(scores, arm)
         if arm == "dense":
             continue
-        rows.append(mean_row("loss", arm, "common rate", measure.contrast("dense", arm, "prose")))
-        rows += robustness_rows(measure, arm)
-        pairs = [measure.contrast("dense", arm, f"prose:pair={bucket}") for bucket in PAIRS]
+        rows.append(mean_row("loss", arm, "common rate", loss(scores, "dense", arm, "prose")))
+        rows += robustness_rows(scores, arm)
+        pairs = [loss(scores, "dense", arm, "prose", pair=bucket) for bucket in PAIRS]
         rows += [mean_row("by pair", arm, bucket, gain) for bucket, gain in zip(PAIRS, pairs, strict=True)]
-    flops = {arm: scores.summary["forward_flops_per_token"] for arm, scores in measure.arms.items()}
+    flops = {arm: arm_losses(scores, arm).summary["forward_flops_per_token"] for arm in scores.recipe.arms}
     rows += [
         {"panel": "FLOPs over STEM full's", "what": arm, "value": count / flops["stem-full"]}
         for arm, count in flops.items()
     ]
-    gain, memory = (measure.contrast("dense", arm, "prose").differences for arm in ("stem-full", "token-only"))
-    rows.append(mean_row("share beyond the last token", "stem-full", "", Contrast(1 - memory / gain)))  # fmt: skip
+    gain, memory = (loss(scores, "dense", arm, "prose").differences for arm in ("stem-full", "token-only"))
+    rows.append(mean_row("share beyond the last token", "stem-full", "", Effect(1 - memory / gain)))  # fmt: skip
     return pd.DataFrame(rows)
 
 
@@ -90,7 +92,7 @@ def draw_pairs(axes: Axes, data: pd.DataFrame) -> None:
     axes.legend(loc="upper left")
 
 
-def draw(data: pd.DataFrame, measure: Rivals) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw gains over dense, their sizes, and where they lie."""
     gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
     order = list(gains["what"])

@@ -6,10 +6,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.measures.serving import KINDS, Serving
+from stemrepro.measures import serving
+from stemrepro.measures.scores import Scores
+from stemrepro.measures.serving import KINDS, STUDY, TIMES
+from stemrepro.measures.study import groups, table
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import HUES, PLAIN, SMALLEST, error_bars, sheet
-from stemrepro.verdicts.contrast import Unmeasured
+from stemrepro.verdicts.effect import Unmeasured
 
 PLACEMENTS = {"third": "1/3", "half": "1/2", "full": "full"}
 FILES = {
@@ -23,20 +26,20 @@ FIRST = (1, 128)
 """Sequences and tokens of context that most of the panels are about."""
 
 
-def collect(measure: Serving) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return times over dense's, over those with tables in memory, rates over a plain product's, and the machine."""
     rows = []
-    for phase, kind, batch, context in sorted(measure.parts):
-        part, x = (phase, kind, batch, context), f"{batch} x {context}"
-        present = set(measure.parts[part]["arm"])
+    for part, times in groups(scores, STUDY, TIMES, "phase", "kind", "batch", "context").items():
+        phase, kind, batch, context = part
+        x, present = f"{batch} x {context}", set(times["arm"])
         for arm in sorted(present - {"dense", "product", "bandwidth"}):
-            try:
-                rows.append(mean_row(f"{phase}, {kind}", arm, x, measure.times_as_long(arm, "dense", *part)))
-                if arm in FILES:
-                    rows.append(mean_row(f"file, {phase}, {kind}", arm, x, measure.times_as_long(arm, "full", *part)))
-            except Unmeasured:  # a file that lies in memory
-                continue
-        median = measure.parts[part].groupby("arm")["seconds"].median()
+            bases = {"dense": f"{phase}, {kind}"} | ({"full": f"file, {phase}, {kind}"} if arm in FILES else {})
+            for base, panel in bases.items():
+                try:
+                    rows.append(mean_row(panel, arm, x, serving.times_as_long(scores, arm, base, *part)))
+                except Unmeasured:  # a file that lies in memory
+                    continue
+        median = times.groupby("arm")["seconds"].median()
         tokens = batch * (context if phase == "prefill" else 1)
         for arm in sorted(present - {"product", "bandwidth"}):
             rows.append(
@@ -44,11 +47,12 @@ def collect(measure: Serving) -> pd.DataFrame:
             )
         if phase == "decode":
             for arm in PLACEMENTS:
-                share = 100 * measure.bytes_of(arm, *part[1:]) / measure.bytes_of("dense", *part[1:])
-                rows.append({"panel": f"bytes, {kind}", "what": arm, "x": x, "value": share})
+                own, dense = (serving.rounds(scores, one, *part)["bytes"].iloc[0] for one in (arm, "dense"))
+                rows.append({"panel": f"bytes, {kind}", "what": arm, "x": x, "value": 100 * own / dense})
             for arm in (arm for arm in DENSE if arm in present):
-                rows.append(mean_row(f"bound, {kind}", arm, x, measure.reaches(arm, "bandwidth", *part[1:])))
-    about = measure.times.iloc[0]
+                rate = serving.relative_rate(scores, arm, "bandwidth", *part[1:])
+                rows.append(mean_row(f"bound, {kind}", arm, x, rate))
+    about = table(scores, STUDY, TIMES).iloc[0]
     rows.append({"panel": "machine", "what": about["machine"], "x": about["date"], "value": about["threads"]})
     return pd.DataFrame(rows)
 
@@ -115,7 +119,7 @@ def draw_bound(axes: Axes, data: pd.DataFrame) -> None:
     axes.legend()
 
 
-def draw(data: pd.DataFrame, measure: Serving) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw three panels; the title names the machine."""
     titles = {"a": "STEM against dense", "b": "STEM full, tables in a mapped file", "c": "Dense, one sequence"}
     figure, grid = sheet("ab;cc", 5.6, titles)

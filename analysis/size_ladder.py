@@ -8,7 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.config.paper import Paper
-from stemrepro.measures.sizes import LINES, Sizes
+from stemrepro.measures.losses import arm_losses
+from stemrepro.measures.scores import Scores
+from stemrepro.measures.sizes import LINES, derivative, foretold, lead, loss, sizes, table_rate
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import (
     ARM_COLOUR,
@@ -31,28 +33,34 @@ TITLES = {"fixed": "Vocabulary fixed", "grown": "Vocabulary grows"}
 LEAD = f"loss below dense's\n(% of bits per byte), {BETTER}"
 
 
-def collect(measure: Sizes) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return leads at each size in % of dense's bits a byte, what narrower models foretell, and others' numbers."""
-    rows, named = others(measure.inputs.catalog.paper), measure.inputs.catalog.variants
+    rows, recipe = others(scores.catalog.paper), scores.recipe
     for line in LINES:
-        for size, arm in product(measure.sizes(line), STEM):
-            x = float(measure.of("dense", size.variant).summary["parameters"]["total"])
-            rows.append(mean_row(f"lead, {line}", arm, x, measure.lead("dense", arm, size.variant)))
-            rows.append(mean_row(f"gap, {line}", arm, x, measure.gap("dense", arm, size.variant)))
-        rows += [mean_row(f"fall, {line}", arm, "", measure.slope("dense", arm, line)) for arm in STEM]
-        rows += [mean_row(f"bend, {line}", arm, "", measure.bend("dense", arm, line)) for arm in STEM]
-        for size, arm in product(measure.sizes(line)[-2:], STEM):
-            told, came = measure.foretold("dense", arm, size.variant), measure.lead("dense", arm, size.variant)
+        for size, arm in product(sizes(scores, line), STEM):
+            x = float(arm_losses(scores, "dense", size.variant).summary["parameters"]["total"])
+            rows.append(mean_row(f"lead, {line}", arm, x, lead(scores, "dense", arm, size.variant)))
+            rows.append(mean_row(f"gap, {line}", arm, x, loss(scores, "dense", arm, "prose", at=size.variant)))
+        for order, panel in enumerate(("fall", "bend"), 1):
+            rows += [
+                mean_row(f"{panel}, {line}", arm, "", derivative(scores, ("dense", arm), line, order)) for arm in STEM
+            ]
+        for size, arm in product(sizes(scores, line)[-2:], STEM):
+            told, came = foretold(scores, "dense", arm, size.variant), lead(scores, "dense", arm, size.variant)
             ends = {"value": told.value, "ci_low": told.low, "ci_high": told.high}
             rows.append({"panel": "foretold", "what": f"{arm}, {line}", "x": size.width} | ends)
             rows.append(mean_row("came", f"{arm}, {line}", size.width, came))
-    for size in measure.sizes("fixed"):
-        there = [arm for arm in COMPARED if size.variant is None or size.variant in measure.arms[arm].variants]
+    for size in sizes(scores, "fixed"):
+        there = [arm for arm in COMPARED if size.variant in (recipe.compare_at, *recipe.variants_of(arm))]
         if len(there) > 1:
-            rows += [mean_row("compared", arm, size.width, measure.lead("dense", arm, size.variant)) for arm in there]
-    for variant in (name for name in measure.inputs.recipe.variants if named[name].table_rate != 1):
-        for arm in measure.inputs.recipe.arms_at(variant):
-            rows.append(mean_row("table rate", arm, named[variant].width, measure.table_rate("dense", arm, variant)))
+            rows += [mean_row("compared", arm, size.width, lead(scores, "dense", arm, size.variant)) for arm in there]
+    for name in recipe.variants:
+        variant = scores.catalog.variants[name]
+        if variant.table_rate != 1:
+            rows += [
+                mean_row("table rate", arm, variant.width, table_rate(scores, "dense", arm, name))
+                for arm in recipe.arms_at(name)
+            ]
     return pd.DataFrame(rows)
 
 
@@ -103,14 +111,14 @@ def draw_leads(axes: Axes, data: pd.DataFrame, line: str) -> None:
     axes.set(xlabel="parameters of dense", ylabel=LEAD)
 
 
-def draw_compared(axes: Axes, data: pd.DataFrame, measure: Sizes) -> None:
+def draw_compared(axes: Axes, data: pd.DataFrame, scores: Scores) -> None:
     """Draw leads of STEM full, of dense with a row added, and of dense of STEM's size, at the widths that have them."""
     widths = sorted(data[data["panel"] == "compared"]["x"].astype(float).unique())
     for place, arm in enumerate(COMPARED):
         rows = data[(data["panel"] == "compared") & (data["what"] == arm)]
         at = np.array([widths.index(float(x)) for x in rows["x"]]) + 0.12 * (place - 1)
         axes.errorbar(at, rows["value"], yerr=error_bars(rows), **look(arm) | {"ls": "none"}, label=ARM_LABEL[arm])
-    axes.set_xticks(range(len(widths)), [f"{width * measure.inputs.scale.model.width:g}" for width in widths])
+    axes.set_xticks(range(len(widths)), [f"{width * scores.scale.model.width:g}" for width in widths])
     axes.set_xlim(-0.5, len(widths) - 0.5)
     axes.set(xlabel="width", ylabel=LEAD)
     axes.set_ylim(bottom=0)
@@ -134,7 +142,7 @@ def draw_foretold(axes: Axes, data: pd.DataFrame) -> None:
     axes.set(xlabel="foretold (%)", ylabel="came out (%)")
 
 
-def draw(data: pd.DataFrame, measure: Sizes) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw leads along both lines of sizes, leads next to controls, and what was foretold."""
     titles = {
         "a": TITLES["fixed"],
@@ -145,7 +153,7 @@ def draw(data: pd.DataFrame, measure: Sizes) -> Figure:
     figure, grid = sheet("ab;cd", 6.2, titles)
     draw_leads(grid["a"], data, "fixed")
     draw_leads(grid["b"], data, "grown")
-    draw_compared(grid["c"], data, measure)
+    draw_compared(grid["c"], data, scores)
     draw_foretold(grid["d"], data)
     for letter in "cd":
         grid[letter].legend(fontsize=SMALLEST)
@@ -180,7 +188,7 @@ def draw_networks(axes: Axes) -> None:
             )
 
 
-def front(data: pd.DataFrame, measure: Sizes) -> Figure:
+def front(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw what STEM replaces, and its leads along both lines of sizes with others' numbers."""
     titles = {"a": "What STEM replaces", "b": TITLES["fixed"], "c": TITLES["grown"]}
     figure, grid = sheet("abc", 3.3, titles, width_ratios=(1.05, 1.3, 1.2))

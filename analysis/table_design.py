@@ -6,7 +6,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.measures.tables import Tables
+from stemrepro.measures.losses import arm_losses
+from stemrepro.measures.scores import Scores
+from stemrepro.measures.tables import loss, vocabularies
 from stemrepro.report.forest import (
     draw_buckets,
     draw_forest,
@@ -17,35 +19,37 @@ from stemrepro.report.forest import (
 )
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_LABEL, BETTER, GAIN, SMALLEST, error_bars, look, sheet
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.effect import Effect
 
 FREQUENCIES = ("1-31", "32-255", "256-2047", "2048+")
 VOCABULARIES = ("dense", "stem-full")
 SPLIT = ("stem-full", "token-only", "stem-fast", "stem-lowrank", "stem-frozen")
 
 
-def collect(measure: Tables) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return gains over dense, in all and by training count of the input token; bits per byte by vocabulary."""
     rows = []
-    for arm, scores in measure.arms.items():
-        rows.append({"panel": "table parameters", "what": arm, "value": scores.summary["parameters"]["tables"]})
+    for arm in scores.recipe.arms:
+        rows.append(
+            {"panel": "table parameters", "what": arm, "value": arm_losses(scores, arm).summary["parameters"]["tables"]}
+        )
         if arm == "dense":
             continue
-        rows.append(mean_row("loss", arm, "", measure.contrast("dense", arm, "prose")))
+        rows.append(mean_row("loss", arm, "", loss(scores, "dense", arm, "prose")))
         for bucket in FREQUENCIES:
-            gain = measure.contrast("dense", arm, f"prose:frequency={bucket}")
+            gain = loss(scores, "dense", arm, "prose", frequency=bucket)
             rows.append(mean_row("by frequency", arm, bucket, gain))
-    for arm in measure.arms:
-        rows += robustness_rows(measure, arm)
+    for arm in scores.recipe.arms:
+        rows += robustness_rows(scores, arm)
     for arm in VOCABULARIES:
-        for vocab, losses in measure.vocabularies(arm).items():
-            rows.append(mean_row("bits per byte", arm, vocab, Contrast(losses.bits_per_byte.to_numpy())))
-    first, second = (measure.vocabularies(arm) for arm in VOCABULARIES)
+        for vocab, losses in vocabularies(scores, arm).items():
+            rows.append(mean_row("bits per byte", arm, vocab, Effect(losses.bits_per_byte.to_numpy())))
+    first, second = (vocabularies(scores, arm) for arm in VOCABULARIES)
     for vocab in first:
         gain = first[vocab].bits_per_byte - second[vocab].bits_per_byte
-        rows.append(mean_row("gain in bits per byte", "stem-full", vocab, Contrast(gain.to_numpy())))
+        rows.append(mean_row("gain in bits per byte", "stem-full", vocab, Effect(gain.to_numpy())))
         share = 100 * gain / first[vocab].bits_per_byte
-        rows.append(mean_row("gain, % of dense's bits per byte", "stem-full", vocab, Contrast(share.to_numpy())))
+        rows.append(mean_row("gain, % of dense's bits per byte", "stem-full", vocab, Effect(share.to_numpy())))
     return pd.DataFrame(rows)
 
 
@@ -75,12 +79,12 @@ def draw_vocabularies(axes: Axes, data: pd.DataFrame) -> None:
     axes.set(xlabel="tokens in the vocabulary", ylabel=f"STEM full's loss below\ndense's (bits/byte), {BETTER}")
 
 
-def draw(data: pd.DataFrame, measure: Tables) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw gains over dense, by frequency of the input token, and by vocabulary."""
-    base = measure.inputs.catalog.variant(measure.inputs.recipe.compare_at)
+    base = scores.catalog.variant(scores.recipe.compare_at)
     gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
     order = list(gains["what"])
-    tokens = base.at(measure.inputs.scale).training.tokens / 1e6
+    tokens = base.at(scores.scale).training.tokens / 1e6
     titles = {"a": f"Gain after {tokens:.2g}M tokens", "b": "By count of the token", "c": "By vocabulary"}
     figure, grid = sheet("ab;ac", 5.8, titles)
     draw_forest(grid["a"], gains, order, GAIN)

@@ -16,14 +16,21 @@ from stemrepro.measures.offload import (
     PREFILL,
     PROMPT,
     Home,
-    Offload,
-    decode,
+    decoding,
     dense_seconds,
     device_bytes,
+    distinct_share,
+    fetched,
     model_seconds,
-)  # fmt: skip
+    slowdown,
+    step_rows,
+    step_slowdown,
+    steps,
+)
 from stemrepro.measures.offload_rates import DEVICES
 from stemrepro.measures.offload_training import from_host, on_device
+from stemrepro.measures.scores import Scores
+from stemrepro.measures.text import text_counts
 from stemrepro.model.cost import break_even_bandwidth, parameter_counts, row_bytes
 from stemrepro.report.style import (
     ARM_COLOUR,
@@ -63,47 +70,47 @@ GREYS = dict(zip(DASHES_OF, ("#bdbdbd", "#8c8c8c", "#000000", "#525252", "#73737
 DOTS = dict(zip(HOMES, ("*", "s", "v", "o", "D", "P"), strict=True))
 
 
-def collect(measure: Offload) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return everything that is drawn, a line per number."""
-    rows, device = [], DEVICES[DEVICE]
+    rows, device, text = [], DEVICES[DEVICE], text_counts(scores)
 
     def add(panel: str, model: str, what: str, x: float, value: float) -> None:
         rows.append({"panel": panel, "model": model, "what": what, "x": x, "value": value})
 
-    for source in measure.text.sources():
-        for length, share in zip(*measure.distinct_share(source), strict=True):
+    for source in text.sources():
+        for length, share in zip(*distinct_share(text, source), strict=True):
             add("distinct", "", source, length, 100 * share)
     for model, placement in ((model, placement) for model in MODELS for placement in PLACEMENTS):
-        shape = measure.inputs.catalog.shapes[model]
+        shape = scores.catalog.shapes[model]
         _, stem = dense_and_stem(shape, placement)
         resident = model_seconds(shape, placement, PROMPT, device, Home(host=False), 0)
         for name, home in HOMES.items():
-            fetched = measure.fetched(PREFILL, home) if home.host else 0.0
-            add("bytes", model, f"{placement}: {name}", 0, row_bytes(stem, fetched, BYTES) / 1e6)
+            brought = fetched(text, PREFILL, home) if home.host else 0.0
+            add("bytes", model, f"{placement}: {name}", 0, row_bytes(stem, brought, BYTES) / 1e6)
             for speed in SPEEDS if home.host else ():
-                slower = model_seconds(shape, placement, PROMPT, replace(device, link=speed), home, fetched)
+                slower = model_seconds(shape, placement, PROMPT, replace(device, link=speed), home, brought)
                 add("link", model, f"{placement}: {name}", speed / 1e9, 100 * (slower / resident - 1))
-            seconds = model_seconds(shape, placement, PROMPT, device, home, fetched)
+            seconds = model_seconds(shape, placement, PROMPT, device, home, brought)
             taken = 100 * (seconds / dense_seconds(shape, PROMPT, device) - 1)
-            add("memory", model, f"{placement}: {name}", device_bytes(shape, placement, home, fetched) / 1e9, taken)
-        distinct = measure.fetched(PREFILL, HOMES["ahead, distinct"])
+            add("memory", model, f"{placement}: {name}", device_bytes(shape, placement, home, brought) / 1e9, taken)
+        distinct = fetched(text, PREFILL, HOMES["ahead, distinct"])
         bandwidth = break_even_bandwidth(stem, PREFILL.context, distinct, PREFILL.total, device.flops)
         add("break-even", model, placement, 0, bandwidth / 1e9)
         for batch in BATCHES:
             for name in ("when asked for", "ahead"):
-                slowdown = measure.slowdown(shape, placement, device, [decode(int(batch))], HOMES[name])
-                add("decode", model, f"{placement}: {name}", batch, slowdown)
-        for tokens in measure.steps():
+                slower = slowdown(text, shape, placement, device, [decoding(int(batch))], HOMES[name])
+                add("decode", model, f"{placement}: {name}", batch, slower)
+        for tokens in steps(text):
             for name in ("when asked for", "ahead"):
-                slowdown = measure.training(shape, placement, device, name == "ahead", tokens)
-                add("training", model, f"{placement}: {name}", tokens, slowdown)
-        tokens = measure.steps()[-1]
-        work = shape, placement, tokens, device, measure.step_rows(tokens)
+                slower = step_slowdown(text, shape, placement, device, tokens, name == "ahead")
+                add("training", model, f"{placement}: {name}", tokens, slower)
+        tokens = steps(text)[-1]
+        work = shape, placement, tokens, device, step_rows(text, tokens)
         for part in PARTS:
             share = 100 * getattr(from_host(*work), part) / on_device(*work)
             add("training parts", model, f"{placement}: {part}", tokens, share)
     for model in MODELS:
-        dense, _ = dense_and_stem(measure.inputs.catalog.shapes[model], "third")
+        dense, _ = dense_and_stem(scores.catalog.shapes[model], "third")
         add("memory", model, "dense", BYTES * parameter_counts(dense)["active"] / 1e9, 0)
     return pd.DataFrame(rows)
 
@@ -251,7 +258,7 @@ def draw_memory(axes: Axes, data: pd.DataFrame) -> None:
     axes.set(xlabel="GB on the device (PCIe 5)", ylabel="prefill against dense (%)", ylim=(-30, 2000))
 
 
-def draw(data: pd.DataFrame, measure: Offload) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw eight panels."""
     titles = {
         "a": "Rows left after de-duplication", "b": "What a prefill pass brings",

@@ -12,10 +12,29 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
+from stemrepro.config.address import MAIN
 from stemrepro.config.paper import Paper
 from stemrepro.measures.agreement import agreement
-from stemrepro.measures.losses import Bucket
-from stemrepro.measures.scaling import SPANS, Scaling
+from stemrepro.measures.losses import arm_losses
+from stemrepro.measures.scaling import (
+    SPANS,
+    flop_multiplier,
+    foretold,
+    interaction,
+    law_numbers,
+    lead,
+    loss,
+    over_law,
+    parameter_multiplier,
+    parameters,
+    time_multiplier,
+    token_multiplier,
+    tokens,
+    tokens_a_parameter,
+    wider_dense,
+    widths,
+)
+from stemrepro.measures.scores import Scores
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import (
     ARM_COLOUR,
@@ -29,7 +48,7 @@ from stemrepro.report.style import (
     error_bars,
     sheet,
 )
-from stemrepro.verdicts.contrast import Unmeasured
+from stemrepro.verdicts.effect import Effect, Unmeasured
 
 STEM = ("stem-third", "stem-full")
 PARTS = {
@@ -59,7 +78,12 @@ SHORT = {
 LABEL = {"up-removed": "no W_u (control)"}
 AT_FLOPS = ("dense", "up-removed", "token-only", *STEM)
 BOUGHT = ("stem-third", "stem-full", "ngram-table", "value-embeddings", "bigram-input")
-BUYS = ("token", "flop", "time", "parameter")
+BUYS = {
+    "token": token_multiplier,
+    "flop": flop_multiplier,
+    "time": time_multiplier,
+    "parameter": parameter_multiplier,
+}
 """What dense needs more of to reach an arm's loss."""
 COMPARED = ("dense", "stem-third", "stem-full", "token-only", "up-removed", "stem-frozen")
 """Arms that every setting has whose decisions are compared with the last rung's."""
@@ -80,102 +104,106 @@ PAIRS = {"0": "never", "1-3": "1-3", "4-31": "4-31", "32+": "32 or more"}
 TOKENS = "training tokens a parameter (dense's)"
 
 
-def collect(measure: Scaling) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return all that is drawn, judged elsewhere or cited: a line per number.
 
     At each rung: gaps, their parts, loss at equal FLOPs, what arms are worth in tokens, gaps by pair count.
     And the rivals' numbers.
     """
-    rows, places = rival_rows(measure.inputs.catalog.paper), measure.tokens_a_parameter()
-    for width in measure.widths():
+    rows, places, arms = rival_rows(scores.catalog.paper), tokens_a_parameter(scores), scores.recipe.arms
+    wider = [width for width in widths(scores) if width != 1]
+    for width in widths(scores):
         at = "" if width == 1 else f", width x {width:g}"
-        for (variant, x), arm in product(measure.tokens_a_parameter(width).items(), STEM):
-            rows.append(mean_row(f"gap{at}", arm, x, measure.gap("dense", arm, variant)))
-            rows.append(mean_row(f"gap, %{at}", arm, x, measure.relative_gap("dense", arm, variant)))
-    for variant, x in places.items():
-        rows += [mean_row("part", what, x, measure.gap(*pair, variant)) for what, pair in PARTS.items()]
-        rows += [mean_row("over dense's law", arm, x, measure.over_law(arm, variant)) for arm in AT_FLOPS]
-        rows += [multiplier_row(measure, arm, x, variant, of) for arm in BOUGHT for of in BUYS]
-        rows += [
-            mean_row("gap to dense", arm, x, measure.gap("dense", arm, variant))
-            for arm in measure.arms
-            if arm != "dense"
-        ]
-        buckets = set(measure.all_losses("dense", variant).losses.query("by == 'pair'")["bucket"]) & PAIRS.keys()
-        for bucket in (bucket for bucket in PAIRS if bucket in buckets):
-            gap = measure.gap("dense", "stem-full", variant, Bucket("pair", bucket))
-            rows.append(mean_row("by pair", bucket, x, gap))
+        for (rung, x), arm in product(tokens_a_parameter(scores, width).items(), STEM):
+            rows.append(mean_row(f"gap{at}", arm, x, gap(scores, "dense", arm, rung)))
+            rows.append(mean_row(f"gap, %{at}", arm, x, lead(scores, "dense", arm, rung)))
+    for rung, x in places.items():
+        rows += [mean_row("part", what, x, gap(scores, *pair, rung)) for what, pair in PARTS.items()]
+        rows += [mean_row("over dense's law", arm, x, over_law(scores, arm, rung)) for arm in AT_FLOPS]
+        rows += [multiplier_row(scores, arm, x, rung, of) for arm in BOUGHT for of in BUYS]
+        rows += [mean_row("gap to dense", arm, x, gap(scores, "dense", arm, rung)) for arm in arms if arm != "dense"]
+        rows += pair_rows(scores, rung, x)
     rows += [
-        mean_row("part", "interaction", x, measure.interaction("up-removed", "dense", variant))
-        for variant, x in places.items()
+        mean_row("part", "interaction", x, interaction(scores, "up-removed", "dense", rung))
+        for rung, x in places.items()
     ]
     for what, pair in (PARTS | {arm: ("dense", arm) for arm in STEM}).items():
-        rows += [mean_row("slope", what, name, measure.slope(*pair, span)) for name, span in SPANS.items()]
-    for width, arm in product(measure.widths(), LAWS):
-        rows.append({"panel": "parameters", "what": arm, "x": width, "value": measure.parameters(arm, width)})
-        tables = measure.parameters(arm, width, "tables") / measure.parameters("dense", width)
-        rows.append({"panel": "tables over dense", "what": arm, "x": width, "value": tables})
-    tables = measure.parameters("input-add", which="tables") / measure.parameters("dense")
+        rows += [mean_row("slope", what, span, tokens(scores, *pair, span)) for span in SPANS]
+    for width, arm in product(widths(scores), LAWS):
+        counts, dense = parameters(scores, arm, width), parameters(scores, "dense", width)
+        rows.append({"panel": "parameters", "what": arm, "x": width, "value": counts["total"]})
+        rows.append({
+            "panel": "tables over dense", "what": arm, "x": width, "value": counts["tables"] / dense["total"],
+        })  # fmt: skip
+    tables = parameters(scores, "input-add")["tables"] / parameters(scores, "dense")["total"]
     rows.append({"panel": "tables over dense", "what": "input-add", "x": 1.0, "value": tables})
-    for width in measure.widths():
-        if width != 1:
-            rows += [
-                mean_row("wider dense", "stem-full", x, measure.wider_dense("stem-full", variant))
-                for variant, x in measure.tokens_a_parameter(width).items()
-            ]
-    rows += foretold_rows(measure, places) + agreement_rows(measure)
     rows += [
-        mean_row("pair", f"{high} - {low}", x, measure.gap(high, low, variant))
-        for (high, low), (variant, x) in product(combinations(measure.arms, 2), places.items())
+        mean_row("wider dense", "stem-full", x, wider_dense(scores, "stem-full", rung))
+        for width in wider
+        for rung, x in tokens_a_parameter(scores, width).items()
     ]
-    for arm in LAWS:
-        for axes, widths in (("tokens", False), ("parameters, tokens", True)):
-            rows += [
-                {
-                    "panel": f"law of {axes}",
-                    "what": arm,
-                    "x": name,
-                    "value": number.value,
-                    "ci_low": number.low,
-                    "ci_high": number.high,
-                }
-                for name, number in measure.law_numbers(arm, widths).items()
-            ]
+    rows += foretold_rows(scores, places) + agreement_rows(scores)
+    rows += [
+        mean_row("pair", f"{high} - {low}", x, gap(scores, high, low, rung))
+        for (high, low), (rung, x) in product(combinations(arms, 2), places.items())
+    ]
+    for arm, (axes, wide) in product(LAWS, (("tokens", False), ("parameters, tokens", True))):
+        rows += [
+            {"panel": f"law of {axes}", "what": arm, "x": name}
+            | {"value": number.value, "ci_low": number.low, "ci_high": number.high}
+            for name, number in law_numbers(scores, arm, wide).items()
+        ]
     return pd.DataFrame(rows)
 
 
-def multiplier_row(measure: Scaling, arm: str, x: float, variant: str | None, of: str) -> dict:
+def gap(scores: Scores, high: str, low: str, rung: str) -> Effect:
+    """Return the difference of two arms' prose losses at a rung."""
+    return loss(scores, high, low, "prose", at=rung)
+
+
+def multiplier_row(scores: Scores, arm: str, x: float, rung: str, of: str) -> dict:
     """Return log2 of the multiplier of one of BUYS at a rung; where it is unmeasured NaN, and the reason."""
-    metric = f"{of}-multiplier{f'@{variant}' if variant else ''}"
     try:
-        return mean_row(f"{of} multiplier", arm, x, measure.contrast("dense", arm, metric))
+        return mean_row(f"{of} multiplier", arm, x, BUYS[of](scores, "dense", arm, rung))
     except Unmeasured as reason:
         return {"panel": f"{of} multiplier", "what": arm, "x": x, "value": np.nan, "note": str(reason)}
 
 
-def foretold_rows(measure: Scaling, places: dict[str | None, float]) -> list[dict]:
+def pair_rows(scores: Scores, rung: str, x: float) -> list[dict]:
+    """Return STEM full's gaps by training count of the pair, as far as a rung has pairs of that count."""
+    lines = arm_losses(scores, "dense", rung).losses
+    there = set(lines.loc[lines["by"] == "pair", "bucket"])
+    return [
+        mean_row("by pair", bucket, x, loss(scores, "dense", "stem-full", "prose", pair=bucket, at=rung))
+        for bucket in PAIRS
+        if bucket in there
+    ]
+
+
+def foretold_rows(scores: Scores, places: dict[str, float]) -> list[dict]:
     """Return gaps to dense at the rungs that have three or more below them, as those alone foretell them."""
     return [
-        mean_row("foretold", arm, x, measure.forecast(("dense", arm), variant))
-        for variant, x in list(places.items())[3:]
+        mean_row("foretold", arm, x, foretold(scores, ("dense", arm), rung))
+        for rung, x in list(places.items())[3:]
         for arm in FORETOLD
     ]
 
 
-def agreement_rows(measure: Scaling) -> list[dict]:
+def agreement_rows(scores: Scores) -> list[dict]:
     """Return how often cheaper settings call a comparison of two arms as the last rung does, by their cost.
 
     The cost is training FLOPs of dense over all seeds, in % of one run at the last rung.
     """
 
-    def cost(variant: str | None) -> float:
-        return float(measure.all_losses("dense", variant).curve["flops"].max())
+    def cost(variant: str) -> float:
+        return float(arm_losses(scores, "dense", variant).curve["flops"].max())
 
     rows = []
     for variant in SETTINGS:
-        for seeds in range(2, measure.all_losses("dense", variant).summary["seeds"] + 1):
-            calls = agreement(measure, COMPARED, variant, seeds)
-            share = 100 * seeds * cost(variant) / cost(None)
+        pairs = [(gap(scores, *pair, MAIN), gap(scores, *pair, variant)) for pair in combinations(COMPARED, 2)]
+        for seeds in range(2, arm_losses(scores, "dense", variant).summary["seeds"] + 1):
+            calls = agreement(pairs, seeds)
+            share = 100 * seeds * cost(variant) / cost(MAIN)
             for what, value in (("sign", calls.same_sign), ("right", calls.right), ("wrong", calls.wrong)):
                 rows.append({
                     "panel": f"agreement, {what}", "what": f"{variant}, {seeds} seeds", "x": share, "value": value,
@@ -238,9 +266,9 @@ def draw_gaps(axes: Axes, data: pd.DataFrame, band: str) -> None:
     axes.axhline(0, color="black", lw=0.6)
 
 
-def name_widths(axes: Axes, measure: Scaling) -> None:
+def name_widths(axes: Axes, scores: Scores) -> None:
     """Name the hollow marks in the legend."""
-    for width in (width for width in measure.widths() if width != 1):
+    for width in (width for width in widths(scores) if width != 1):
         axes.plot([], [], "D:", color=PLAIN, mfc="white", ms=4.5, lw=1.1, label=f"{width:g} times as wide")
 
 
@@ -348,7 +376,7 @@ def draw_stack(axes: Axes, data: pd.DataFrame) -> None:
     axes.set(xlabel=TOKENS, ylabel=GAIN)
 
 
-def front(data: pd.DataFrame, measure: Scaling) -> Figure:
+def front(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw STEM's gap along tokens per parameter with both rival predictions, and its two parts on each other.
 
     The gap's size at the last rung is written next to it.
@@ -357,7 +385,7 @@ def front(data: pd.DataFrame, measure: Scaling) -> Figure:
     relative, parts = grid.values()
     draw_gaps(relative, data, "gap, %")
     draw_rivals(relative, data)
-    name_widths(relative, measure)
+    name_widths(relative, scores)
     for arm in STEM:
         gaps = data[(data["panel"] == "gap, %") & (data["what"] == arm)]
         last = gaps.loc[gaps["x"].astype(float).idxmax()]
@@ -373,7 +401,7 @@ def front(data: pd.DataFrame, measure: Scaling) -> Figure:
     return figure
 
 
-def draw(data: pd.DataFrame, measure: Scaling) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw eight panels.
 
     Six are along tokens per parameter. One has what was foretold and what came, one what cheaper settings would have
@@ -393,7 +421,7 @@ def draw(data: pd.DataFrame, measure: Scaling) -> Figure:
     draw_gaps(relative, data, "gap, %")
     draw_rivals(relative, data)
     for axes in (gaps, relative):
-        name_widths(axes, measure)
+        name_widths(axes, scores)
     draw_parts(parts, data)
     for arm in AT_FLOPS:
         excess = data[(data["panel"] == "over dense's law") & (data["what"] == arm)]

@@ -10,10 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
 from stemrepro.config.paper import Paper
-from stemrepro.measures.roi import TrainingRoi, flop_factor
+from stemrepro.measures.roi import accuracy_factor, equal_flops, flop_factor, flops, roi_above_chance
+from stemrepro.measures.scores import Scores
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, BETTER, GAIN, PLAIN, SMALL, error_bars, sheet
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.effect import Effect
 
 MULTIPLE_CHOICE_CHANCE = {
     "arc_easy": 25, "arc_challenge": 25, "boolq": 50, "piqa": 50, "social_iqa": 100 / 3, "hellaswag": 25,
@@ -37,23 +38,23 @@ def paper_factors(paper: Paper, arm: str) -> dict[str, float]:
     }
 
 
-def collect(measure: TrainingRoi) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return factors of ROI, the paper's and ours, gains in loss at equal FLOPs, and gains in FLOPs at equal loss."""
     rows = []
-    for arm in measure.arms:
+    for arm in scores.recipe.arms:
         if arm == "dense":
             continue
-        paper = measure.inputs.catalog.paper
+        paper = scores.catalog.paper
         if arm in paper.blocks[PAPER].rows:
             rows += [{"panel": "paper", "what": arm, "x": x, "value": v} for x, v in paper_factors(paper, arm).items()]
         ours = {
-            "accuracy": measure.contrast(arm, "dense", "accuracy-factor"),
-            "FLOPs": Contrast(np.array([flop_factor(measure.arms[arm], measure.arms["dense"])])),
-            "accuracy above chance": measure.contrast(arm, "dense", "roi-above-chance"),
+            "accuracy": accuracy_factor(scores, arm, "dense"),
+            "FLOPs": Effect(np.array([flop_factor(scores, arm, "dense")])),
+            "accuracy above chance": roi_above_chance(scores, arm, "dense"),
         }
         rows += [mean_row("ours", arm, x, contrast) for x, contrast in ours.items()]
-        rows.append(mean_row("FLOPs to dense's loss", arm, "", measure.contrast("dense", arm, "flops")))
-        rows.append(mean_row("loss at equal FLOPs", arm, "", measure.contrast("dense", arm, "equal-flops")))
+        rows.append(mean_row("FLOPs to dense's loss", arm, "", flops(scores, "dense", arm)))
+        rows.append(mean_row("loss at equal FLOPs", arm, "", equal_flops(scores, "dense", arm)))
     return pd.DataFrame(rows)
 
 
@@ -104,7 +105,7 @@ def draw_gains(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
     axes.set_ylabel(label)
 
 
-def draw(data: pd.DataFrame, measure: TrainingRoi) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw the paper's factors and ours, and what losses say."""
     titles = {
         "a": "The paper's ROI, 350M", "b": "Ours, by the same definition", "c": "FLOPs to dense's final loss",

@@ -7,60 +7,62 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.measures.comparison import VARIANTS
-from stemrepro.measures.losses import ArmLosses
+from stemrepro.measures.comparison import OFFICIAL_INIT, OWN_RATES, at_setting
+from stemrepro.measures.losses import ArmLosses, arm_losses
+from stemrepro.measures.scores import Scores
 from stemrepro.measures.stability import (
-    Stability,
+    blown_up_share,
     coincidence,
     counted,
     end,
+    long_runs,
     rate,
     rate_limit,
-    rate_sensitivity,
-    spikes,
+    sensitivity,
+    short_runs,
+    spike_steps,
     unlimited,
 )
 from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, LESS, PLAIN, SMALLEST, error_bars, look, sheet
-from stemrepro.verdicts.contrast import Contrast, of_share
+from stemrepro.verdicts.effect import Effect, of_share
 
 SMOOTH = 20
 """Steps of the moving mean that is drawn."""
 
 
-def collect(measure: Stability) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return smoothed losses, spikes of losses and gradient norms, and where each learning rate ends."""
-    rows = []
-    for arm, scores in measure.arms.items():
-        steps = scores.losses.steps
-        smooth = np.stack([np.convolve(losses, np.ones(SMOOTH) / SMOOTH, "valid") for losses in steps["loss"]])
+    rows, vocab = [], scores.scale.model.vocab
+    for arm in scores.recipe.arms:
+        run = arm_losses(scores, arm)
+        steps = run.steps["loss"]
+        smooth = np.stack([np.convolve(of_seed, np.ones(SMOOTH) / SMOOTH, "valid") for of_seed in steps])
         for step in range(0, smooth.shape[1], 10):
-            rows.append(mean_row("loss", arm, step + SMOOTH, Contrast(smooth[:, step])))
-        for number, losses in enumerate(steps["loss"]):
+            rows.append(mean_row("loss", arm, step + SMOOTH, Effect(smooth[:, step])))
+        for number, of_seed in enumerate(steps):
             rows += [
-                {"panel": "spike", "what": arm, "x": int(at), "value": losses[at], "seed": number}
-                for at in spikes(losses)
-            ]  # fmt: skip
-        rows += count_rows(arm, scores.losses, "")
-        for setting, name in VARIANTS.items():
-            other_losses = measure.at(setting, arm)
-            if other_losses and other_losses is not scores.losses:
-                rows += count_rows(arm, other_losses, f", {name.replace('-', ' ')}")
+                {"panel": "spike", "what": arm, "x": int(at), "value": of_seed[at], "seed": number}
+                for at in spike_steps(of_seed)
+            ]
+        rows += count_rows(arm, run, "")
+        for setting in (OWN_RATES, OFFICIAL_INIT):
+            other = at_setting(scores, setting, arm)
+            if other and other is not run:
+                rows += count_rows(arm, other, f", {setting.replace('-', ' ')}")
         if arm != "dense":
-            shares = coincidence(steps["loss"], measure.arms["dense"].losses.steps["loss"])
+            shares = coincidence(steps, arm_losses(scores, "dense").steps["loss"])
             rows += [
                 {"panel": "spikes shared with dense", "what": arm, "x": x, "value": share}
                 for x, share in zip(("same batches", "other batches"), shares, strict=True)
             ]
-        if short := measure.short_runs(arm):
-            rows += short_rows(measure, arm, at_tuned_rate=False)
-            rows += short_rows(measure, arm, at_tuned_rate=True) if measure.short_runs(arm, own=True) != short else []
-        if long := list(measure.long_runs(arm).values()):
-            share = measure.blow_ups(long)
-            count = len(share) * len(long)
-            rows.append({"panel": "long blow-ups", "what": arm, "value": round(share.mean() * count), "count": count})
-        rows.append({"panel": "token frequencies", "what": arm, "value": scores.summary["training_entropy"]})
+        if short := short_runs(scores, arm):
+            rows += short_rows(scores, arm, own=False)
+            rows += short_rows(scores, arm, own=True) if short_runs(scores, arm, own=True) != short else []
+        if long := long_runs(scores, arm):
+            rows.append(blow_up_row("long blow-ups", arm, long, vocab))
+        rows.append({"panel": "token frequencies", "what": arm, "value": run.summary["training_entropy"]})
     return pd.DataFrame(rows)
 
 
@@ -71,24 +73,28 @@ def count_rows(arm: str, runs: ArmLosses, kind: str) -> list[dict]:
     return [mean_row(f"spikes{kind}", arm, what, share, 0.1) for what, share in shares.items()]
 
 
-def short_rows(measure: Stability, arm: str, at_tuned_rate: bool) -> list[dict]:
-    """Return where short runs at each learning rate end, and what follows from all of them."""
-    base_rate, variants = measure.inputs.scale.learning_rate, measure.inputs.catalog.variants
-    every = measure.short_runs(arm, at_tuned_rate, clipped=False)
-    clipped = list(measure.short_runs(arm, at_tuned_rate).values())
-    rows = []
-    mark = ", own" if at_tuned_rate else ""
-    for name, losses in every.items():
-        kind = "own" if at_tuned_rate else "clipped" if variants[name].clip == 1 else "unclipped"
-        rows.append(mean_row(f"end, {kind}", arm, losses.summary["learning_rate"] / base_rate, Contrast(end(losses))))
-    rows.append(mean_row(f"limit{mark}", arm, "", Contrast(rate_limit(clipped, base_rate))))
-    rows.append(mean_row(f"sensitivity{mark}", arm, "", Contrast(rate_sensitivity(clipped))))
-    if at_tuned_rate:
+def blow_up_row(panel: str, arm: str, runs: dict[str, ArmLosses], vocab: int) -> dict:
+    """Return how many of an arm's runs blew up, over all rates and seeds."""
+    share = blown_up_share(runs.values(), vocab)
+    count = len(share) * len(runs)
+    return {"panel": panel, "what": arm, "value": round(share.mean() * count), "count": count}
+
+
+def short_rows(scores: Scores, arm: str, own: bool) -> list[dict]:
+    """Return where short runs at each learning rate end, and what follows from all of them; `own`: at own rates."""
+    base_rate, variants = scores.scale.learning_rate, scores.catalog.variants
+    every, clipped = short_runs(scores, arm, own, clipped=False), list(short_runs(scores, arm, own).values())
+    rows, mark = [], ", own" if own else ""
+    for name, run in every.items():
+        kind = "own" if own else "clipped" if variants[name].clip == 1 else "unclipped"
+        rows.append(mean_row(f"end, {kind}", arm, run.summary["learning_rate"] / base_rate, Effect(end(run))))
+    rows.append(mean_row(f"limit{mark}", arm, "", Effect(rate_limit(clipped, base_rate))))
+    rows.append(mean_row(f"sensitivity{mark}", arm, "", Effect(sensitivity(clipped))))
+    if own:
         return rows
-    share, beyond = measure.blow_ups(list(every.values())), unlimited(clipped)
+    beyond = unlimited(clipped)
     rows.append({"panel": "no limit", "what": arm, "value": beyond.sum(), "count": len(beyond)})
-    count = len(share) * len(every)
-    return [*rows, {"panel": "blow-ups", "what": arm, "value": round(share.mean() * count), "count": count}]
+    return [*rows, blow_up_row("blow-ups", arm, every, scores.scale.model.vocab)]
 
 
 def draw_losses(axes: Axes, data: pd.DataFrame) -> None:
@@ -194,7 +200,7 @@ def draw_both(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
     name_rows(axes, order)
 
 
-def draw(data: pd.DataFrame, measure: Stability) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw losses, spikes, ends of short runs at raised learning rates, and what follows from these."""
     titles = {
         "a": "Training losses", "b": "Spikes", "c": "Short runs at higher rates", "d": "Learning-rate limit",

@@ -8,19 +8,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.config.paper import Paper
-from stemrepro.measures.comparison import Comparison
+from stemrepro.measures.comparison import loss
+from stemrepro.measures.losses import arm_losses
+from stemrepro.measures.scores import Scores
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, GAIN, LESS, SMALL, error_bars, look, one_legend, sheet
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.effect import Effect
 
 PAIRS = ("0", "1-3", "4-31", "32+")
 
 
-def curves(measure: Comparison) -> pd.DataFrame:
+def curves(scores: Scores) -> pd.DataFrame:
     """Return the mean prose loss of each arm at each evaluation with its 95% t interval over seeds."""
     rows = []
-    for arm, scores in measure.arms.items():
-        for tokens, group in scores.losses.whole().curve.groupby("tokens"):
-            values = Contrast(group["prose"].to_numpy())
+    for arm in scores.recipe.arms:
+        for tokens, group in arm_losses(scores, arm).whole().curve.groupby("tokens"):
+            values = Effect(group["prose"].to_numpy())
             low, high = values.interval(0.05)
             flops = float(group["flops"].iloc[0])
             rows.append({
@@ -30,16 +32,15 @@ def curves(measure: Comparison) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def gaps(measure: Comparison) -> pd.DataFrame:
+def gaps(scores: Scores) -> pd.DataFrame:
     """Return the final gap of every arm to dense, and token and contextual part of stem-full's gap by pair count."""
-    contrasts = [("final", arm, "all pairs", "dense", arm, "prose") for arm in measure.arms if arm != "dense"]
+    contrasts = [("final", arm, "all pairs", "dense", arm) for arm in scores.recipe.arms if arm != "dense"]
     for bucket in ("all pairs", *PAIRS):
-        metric = "prose" if bucket == "all pairs" else f"prose:pair={bucket}"
-        contrasts.append(("token part", "token-only", bucket, "dense", "token-only", metric))
-        contrasts.append(("contextual part", "stem-full", bucket, "token-only", "stem-full", metric))
+        contrasts.append(("token part", "token-only", bucket, "dense", "token-only"))
+        contrasts.append(("contextual part", "stem-full", bucket, "token-only", "stem-full"))
     rows = []
-    for panel, arm, bucket, high, low, metric in contrasts:
-        contrast = measure.contrast(high, low, metric)
+    for panel, arm, bucket, high, low in contrasts:
+        contrast = loss(scores, high, low, "prose", pair=None if bucket == "all pairs" else bucket)
         ends = contrast.interval(0.05)
         rows.append({
             "panel": panel, "arm": arm, "pair_count": bucket, "value": contrast.mean, "ci_low": ends[0],
@@ -93,12 +94,12 @@ def draw_split(axes: Axes, data: pd.DataFrame) -> None:
     axes.legend()
 
 
-def collect(measure: Comparison) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return curves and gaps."""
-    return pd.concat([curves(measure), gaps(measure)])
+    return pd.concat([curves(scores), gaps(scores)])
 
 
-def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
+def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw four panels."""
     curve, gap = data[data["panel"] == "curve"], data[data["panel"] != "curve"]
     titles = {
@@ -111,7 +112,7 @@ def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
     by_tokens, by_flops, final, split = grid.values()
     draw_curve(by_tokens, curve, "tokens", 1e6, "training tokens (millions)")
     draw_curve(by_flops, curve, "flops", 1e12, "training FLOPs (TFLOP)")
-    draw_gaps(final, gap, measure.inputs.catalog.paper)
+    draw_gaps(final, gap, scores.catalog.paper)
     draw_split(split, gap)
     one_legend(figure, [by_tokens, by_flops], columns=4)
     return figure

@@ -122,10 +122,8 @@ def explained(model: Model, corpus: pd.DataFrame) -> Iterator[tuple]:
 
     read_by(model, sequences(model, corpus, "validation", ASKED), add)
     budget = text.numel()
-    if not (path := SCORES / f"premise/shares-{budget}.parquet").exists():
-        yield f"{path} is missing: 'stemrepro study premise' makes it", None, None, None
-        return
-    table = pd.read_parquet(path)
+    table = pd.read_parquet(SCORES / "premise/shares.parquet")
+    table = table[table["budget"] == budget]
     for what, name in (("up", "W_u x"), ("gate", "W_g x")):
         of = table[(table["what"] == name) & (table["address"] == "token")].groupby("layer")[["total", "left"]].sum()
         here, committed = (
@@ -145,8 +143,7 @@ def furthest(here: np.ndarray, committed: np.ndarray) -> tuple[float, float]:
 
 def edited(model: Model) -> Iterator[tuple]:
     """Compare edits that put W_u x of the target's prompt at the source's name, of pairs whose answers are known."""
-    tables = [pd.read_parquet(path) for path in sorted((SCORES / "edits").glob("edits*.parquet"))]
-    table = pd.concat(tables) if tables else pd.DataFrame(columns=["relation", "model", "method"])
+    table = pd.read_parquet(SCORES / "edits/edits.parquet")
     table = table[(table["relation"] == "capital") & (table["model"] == "published")]
     sets = {"layer 0": (0,), "full": range(1, len(model.layers))}
     pairs = table[table["method"] == "none"].iloc[:: max(1, (table["method"] == "none").sum() // PAIRS)][:PAIRS]
@@ -170,7 +167,7 @@ def edited(model: Model) -> Iterator[tuple]:
                 found[name, HERE].append(model.logs(prompts[0])[-1].exp()[answer].item())
             row = (table["source"] == source) & (table["target"] == target) & (table["layers"] == name)
             found[name, COMMITTED].append(table[row & (table["method"] == "patched")]["new"].item())
-    for name in sets if len(pairs) else ():
+    for name in sets:
         here, committed = (np.array(found[name, side]) for side in (HERE, COMMITTED))
         yield (
             f"target's answer, W_u x patched in {name}, mean of {len(here)} edits",
@@ -193,11 +190,8 @@ def lost(model: Model, corpus: pd.DataFrame) -> Iterator[tuple]:
 
 def answered(model: Model) -> Iterator[tuple]:
     """Compare the choices among PIQA's answers, by log-likelihood and by that per character."""
-    path = SCORES / "scoreboard/dense.piqa.parquet"
-    if not path.exists():
-        yield f"{path} is missing: 'stemrepro study model_scoreboard' makes it", None, None, None
-        return
-    table = pd.read_parquet(path)[:QUESTIONS]
+    table = pd.read_parquet(SCORES / "scoreboard/choices.parquet")
+    table = table[(table["model"] == "dense") & (table["task"] == "piqa")][:QUESTIONS]
     lines = (ITEMS / "piqa.jsonl").read_text(encoding="utf-8").splitlines()
     items = {item["id"]: item for item in map(json.loads, lines)}
     chosen = {"acc": [], "acc_norm": []}
@@ -242,9 +236,6 @@ def main() -> int:
     rows = []
     print(f"{'':75s} {HERE:>11s} {COMMITTED:>11s} {'apart':>9s}")
     for what, here, committed, allowed in found:
-        if here is None:
-            print(what)
-            continue
         apart = abs(float(here) - float(committed))
         off = apart > allowed
         print(f"{what:75s} {here:11.6g} {committed:11.6g} {apart:9.2g}{'  too far' if off else ''}")

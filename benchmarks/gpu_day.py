@@ -144,7 +144,7 @@ def fitted(scale: str, recipe: str, seeds: list[int], wider: bool) -> tuple[str,
     recipe = re.sub(r"(?m)^seeds: .*$", f"seeds: {len(seeds)}", recipe)
     if not wider:
         recipe = re.sub(r"(?m)^variants:\n(  .*\n)+\n", "", recipe)
-        recipe = re.sub(r"(?m)^  [a-z0-9-]+: \{metric: lead@.*\n", "", recipe)
+        recipe = re.sub(r"(?m)^  [a-z0-9-]+: \{metric: \{lead: .*\n", "", recipe)
     return scale, recipe
 
 

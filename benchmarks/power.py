@@ -15,9 +15,8 @@ import numpy as np
 import pandas as pd
 from scipy import optimize, stats
 
-from stemrepro.measures.base import measured
+from stemrepro.measures.base import scores_of
 from stemrepro.measures.catalog import load
-from stemrepro.measures.inputs import Inputs
 from stemrepro.report.evidence import evidence_for
 from stemrepro.verdicts.rule import DECIDES, Evidence
 
@@ -72,9 +71,9 @@ def rows(scale: str, scores: Path = Path("scores")) -> list[dict]:
     """Return a row per claim with a spread over seeds."""
     catalog, result = load().at(scale), []
     for name, recipe in catalog.recipes.items():
-        measure = measured(Inputs(name, catalog, scale, scores / scale)) if recipe.arms else None
-        for key, claim in recipe.claims.items() if measure else ():
-            facts = evidence_for(claim, measure)
+        read = scores_of(name, catalog, scale, scores / scale) if recipe.arms else None
+        for key, claim in recipe.claims.items() if read else ():
+            facts = evidence_for(claim, read)
             if facts.kind != "exact" and not facts.unmeasured and np.ptp(facts.contrast.differences) > 0:
                 result.append(row(name, key, facts))
     return result

@@ -1,6 +1,6 @@
-"""The interface for notebooks and scripts: verdicts and scores as DataFrames, a trained run with its tokenizer.
+"""The interface for notebooks and scripts: verdicts as a DataFrame, a trained run with its tokenizer.
 
-from stemrepro.api import load, scores, verdicts
+from stemrepro.api import load, verdicts
 
 verdicts()[["recipe", "claim", "ours", "ci_low", "ci_high", "verdict"]]
 load("runs/laptop/main/stem-full/seed0").losses("We the people of the United States")
@@ -14,7 +14,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from stemrepro.common.errors import UserError, unknown
+from stemrepro.common.errors import UserError
 from stemrepro.evaluation.run_tokenizer import run_tokenizer
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import END_OF_DOCUMENT
@@ -96,23 +96,3 @@ def verdicts(scale: str = "laptop", results: Path | str = "results") -> pd.DataF
     if not rows:
         raise UserError(f"{Path(results) / scale} has no verdicts; run 'make reproduce SCALE={scale}'")
     return pd.DataFrame(rows)
-
-
-def scores(
-    scale: str = "laptop", part: str = "losses", table: str = "losses", folder: Path | str = "scores"
-) -> pd.DataFrame:
-    """Return a table of a part of the scores, of all arms at all variants, with columns variant and arm.
-
-    Its files are scores/<scale>/<part>/<variant>/<arm>/<table>.csv.
-
-    Raises:
-        UserError: nothing of the kind was scored; the message names what exists.
-    """
-    home = Path(folder) / scale
-    if not (home / part).is_dir():
-        raise unknown("part of the scores", part, [path.name for path in sorted(home.glob("*"))], str(home))
-    paths = sorted((home / part).glob(f"*/*/{table}.csv"))
-    if not paths:
-        raise unknown("table", table, sorted({path.stem for path in (home / part).glob("*/*/*.csv")}), str(home / part))
-    frames = [pd.read_csv(path).assign(variant=path.parts[-3], arm=path.parts[-2]) for path in paths]
-    return pd.concat(frames, ignore_index=True)

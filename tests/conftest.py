@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
@@ -17,13 +18,14 @@ from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import Arm, run_settings
 from stemrepro.config.mixes import Mix, SampleMix
 from stemrepro.config.scale import Scale, Variant
-from stemrepro.config.scores import PlannedTasks
+from stemrepro.config.scores import SCORE_KINDS, PlannedTasks
 from stemrepro.data.archives import fetch
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks
 from stemrepro.data.items import write_items
 from stemrepro.data.tokenizer import train_tokenizer
 from stemrepro.measures.catalog import load
+from stemrepro.measures.store import PLACE, checked
 from stemrepro.training.run import Run
 
 os.environ["OMP_NUM_THREADS"] = "1"  # torch: two threads wait for each other on a busy machine; golden losses need one
@@ -212,6 +214,17 @@ def few_draws(monkeypatch):
 def asked(tiny):
     """How tiny runs are scored on benchmarks."""
     return PlannedTasks(**tiny.benchmarks.model_dump(), tasks=TASKS)
+
+
+def tables_of(kind: str, runs: list[Run], results: list, given: dict | None = None) -> tuple[dict, dict]:
+    """Return what a kind of scores knows of an arm, and its tables as they would be written."""
+    from stemrepro.evaluation.writing import Scored
+
+    about, made = resolve_name(f"stemrepro.evaluation.{kind}:tables")(Scored(runs, results, given or {}))
+    place = dict(zip(PLACE, (runs[0].address.variant, runs[0].address.arm), strict=True))
+    schema = SCORE_KINDS[kind].tables
+    whole = {name: checked(Path(name), frame.assign(**place), schema[name]) for name, frame in made.items()}
+    return about, {name: frame.drop(columns=list(PLACE)).reset_index(drop=True) for name, frame in whole.items()}
 
 
 def hear_signals() -> None:

@@ -4,11 +4,10 @@ import json
 import math
 from pathlib import Path
 
-import pandas as pd
 import pytest
 import torch
 
-from stemrepro.api import load, scores, verdicts
+from stemrepro.api import load, verdicts
 from stemrepro.common.errors import UserError
 from stemrepro.report.pages import every_row
 from stemrepro.training.train import train
@@ -65,20 +64,6 @@ def test_every_claim_is_a_row(place):
     assert row.verdict == "supported"
     with pytest.raises(UserError, match="scale 'lapto' is unknown; did you mean 'laptop'"):
         verdicts("lapto")
-
-
-def test_scores_are_the_files_of_all_arms(place):
-    table = scores("laptop", "losses", "losses")
-    on_disk = pd.read_csv("scores/laptop/losses/half/dense/losses.csv")
-    selected = table.query("variant == 'half' and arm == 'dense'")
-    assert selected.nats.sum() == pytest.approx(on_disk.nats.sum())
-    assert set(table.arm) == {
-        path.name for path in Path("scores/laptop/losses").glob("*/*") if (path / "losses.csv").exists()
-    }
-    with pytest.raises(UserError, match="part of the scores 'loses' is unknown; did you mean 'losses'"):
-        scores("laptop", "loses")
-    with pytest.raises(UserError, match="table 'curves' is unknown; did you mean 'curve'"):
-        scores("laptop", "losses", "curves")
 
 
 @pytest.mark.slow

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 
 from analysis.leaderboard import collect, draw
-from stemrepro.measures.base import measured
+from stemrepro.common.errors import UserError
+from stemrepro.measures.base import requirement
 from stemrepro.measures.catalog import load
-from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.leaderboard import WIDEST
+from stemrepro.measures.leaderboard import FROZEN, WIDEST, costs, no_gain_of
+from stemrepro.measures.protocol import check_one_plan
+from stemrepro.measures.scores import Scores
 from stemrepro.report.style import settle, use_style
 from tests.conftest import ROOT
-from tests.made_up import write_arm
+from tests.made_up import write_arms
 from tests.report.looks import faults
 
 METHODS = 13
@@ -18,23 +20,25 @@ METHODS = 13
 
 
 @pytest.fixture
-def measure(tmp_path):
+def scores(tmp_path):
     """Losses of every arm, the first of the recipe the highest, each 0.05 nats below the one before."""
     catalog, rng = load(ROOT / "recipes"), np.random.default_rng(0)
-    order, luck = catalog.recipe("leaderboard").arms, rng.normal(0, 0.02, 5)
+    order, luck, arms = catalog.recipe("leaderboard").arms, rng.normal(0, 0.02, 5), {}
     for address in catalog.recipe("leaderboard").wanted():
         level = 4.2 - 0.05 * order.index(address.arm)
-        prose = {seed: level + luck[seed] + rng.normal(0, 0.002) for seed in range(5)}
-        steps = round(1188 * catalog.variant(address.variant).tokens)
-        write_arm(tmp_path / "losses" / address.path, prose, tuple(range(5)), steps=steps)
+        prose = [level + luck[seed] + rng.normal(0, 0.002) for seed in range(5)]
+        arms[str(address)] = {"prose": prose, "steps": round(1188 * catalog.variant(address.variant).tokens)}
+    write_arms(tmp_path, arms)
     use_style(catalog.arms)
-    return measured(Inputs("leaderboard", catalog, "leaderboard", tmp_path))
+    scores = Scores("leaderboard", catalog, "leaderboard", tmp_path)
+    check_one_plan(scores)
+    return scores
 
 
 @pytest.mark.slow
-def test_methods_stand_in_the_order_of_their_losses_with_the_ranks_that_are_drawn(measure):
-    data = collect(measure)
-    methods = [arm for arm in measure.arms if not measure.inputs.catalog.arms[arm].is_control]
+def test_methods_stand_in_the_order_of_their_losses_with_the_ranks_that_are_drawn(scores):
+    data = collect(scores)
+    methods = [arm for arm in scores.recipe.arms if not scores.catalog.arms[arm].is_control]
     assert len(methods) == METHODS
     shapes = data[data["panel"] == "shape"].set_index(["what", "x"])["value"]
     assert list(shapes[shapes > WIDEST].index) == [("joint-token-mixture", "parameters")]
@@ -44,7 +48,7 @@ def test_methods_stand_in_the_order_of_their_losses_with_the_ranks_that_are_draw
         assert values["rank"].loc[list(reversed(ranked))].tolist() == list(range(1, len(ranked) + 1))
         assert values["lead", "dense"] == 0
         assert set(values["rank"].index) == set(ranked)
-    figure = draw(data, measure)
+    figure = draw(data, scores)
     settle(figure)
     assert faults(figure) == []
     texts = [text.get_text() for axes in figure.axes for text in axes.texts]
@@ -52,20 +56,20 @@ def test_methods_stand_in_the_order_of_their_losses_with_the_ranks_that_are_draw
 
 
 @pytest.mark.slow
-def test_a_method_is_drawn_on_the_tracks_that_it_was_trained_on(measure):
+def test_a_method_is_drawn_on_the_tracks_that_it_was_trained_on(scores):
     """As `stemrepro new recipe --leaderboard` has it: with dense alone, without a control, and its step untimed."""
-    data = collect(measure)
+    data = collect(scores)
     own = data[(data["x"] != "time") & data["what"].isin(["dense", "engram"])]
-    figure = draw(own[(own["panel"] != "step time") | (own["what"] == "dense")], measure)
+    figure = draw(own[(own["panel"] != "step time") | (own["what"] == "dense")], scores)
     settle(figure)
     assert faults(figure) == []
     titles = ["a  Equal FLOPs", "b  Equal size", "c  By parameters"]
     assert [axes.get_title("left") for axes in figure.axes] == titles
 
 
-def test_costs_are_those_of_the_model_that_a_track_trains(measure):
-    flops, size, time = (measure.costs("engram", track) for track in (None, "equal-size", "equal-time"))
-    dense, stem = measure.costs("dense", None), measure.costs("stem-full", "equal-size")
+def test_costs_are_those_of_the_model_that_a_track_trains(scores):
+    flops, size, time = (costs(scores, "engram", track) for track in ("own-rate", "equal-size", "equal-time"))
+    dense, stem = costs(scores, "dense", "own-rate"), costs(scores, "stem-full", "equal-size")
     assert flops["FLOPs"] == pytest.approx(dense["FLOPs"], rel=0.005)
     assert size["parameters"] == pytest.approx(stem["parameters"], rel=0.005)
     assert time == flops
@@ -74,9 +78,10 @@ def test_costs_are_those_of_the_model_that_a_track_trains(measure):
     assert flops["bytes of rows"] == 2 * 2 * 2 * 8 * 2  # two layers, two n-grams, eight heads, rows of 2, 2 bytes
 
 
-def test_a_claim_fails_where_the_frozen_rows_of_its_own_memory_are_ahead_of_dense(measure):
-    for precondition in measure.preconditions:
-        reason = measure.untestable("prose", precondition, 0.02)
-        control = precondition.removeprefix("no-gain-of-")
+def test_a_claim_fails_where_the_frozen_rows_of_its_own_memory_are_ahead_of_dense(scores):
+    for control in FROZEN:
+        reason = no_gain_of(scores, control, 0.02)
         assert reason.startswith(f"{control}, whose rows hold nothing that was learnt of a token, ends 0.")
-        assert measure.untestable("prose", precondition, 5.0) is None
+        assert no_gain_of(scores, control, 5.0) is None
+    with pytest.raises(UserError, match="control 'stem-full' is unknown"):
+        requirement({"no_gain_of": "stem-full"}, scores.catalog, scores.recipe)

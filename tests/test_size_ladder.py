@@ -11,7 +11,7 @@ from stemrepro.measures.catalog import load
 from stemrepro.model.cost import parameter_counts
 from stemrepro.report.analyse import analyse
 from tests.conftest import ROOT
-from tests.made_up import write_arm
+from tests.made_up import write_arms
 
 LEAD = {"dense": 0.0, "stem-third": 3.0, "stem-full": 6.0, "input-add": 4.0, "dense-equal-size": 8.0}
 """In % at width 32; it falls by a fifth a doubling of the width and grows by a quarter a doubling of the vocabulary."""
@@ -21,7 +21,7 @@ LEAD = {"dense": 0.0, "stem-third": 3.0, "stem-full": 6.0, "input-add": 4.0, "de
 def made_up(tmp_path_factory):
     """scores/width of every arm and size."""
     folder, catalog = tmp_path_factory.mktemp("width"), load(ROOT / "recipes")
-    scale, recipe = catalog.scale("width"), catalog.recipe("size_ladder")
+    scale, recipe, arms = catalog.scale("width"), catalog.recipe("size_ladder"), {}
     for address, parts in recipe.wanted().items():
         variant, count = catalog.variant(address.variant), max(parts.values())
         lead = LEAD[address.arm] * 0.8 ** np.log2(variant.width) * 1.25 ** np.log2(variant.vocab)
@@ -30,7 +30,8 @@ def made_up(tmp_path_factory):
         prose = {seed: 3.5 * (1 - lead * (1 + 0.02 * rng.standard_normal()) / 100) for seed in range(count)}
         model, _ = run_settings(address, catalog.arms[address.arm], variant, scale)
         more = {"parameters": parameter_counts(model)["total"], "steps": round(variant.tokens * 20)}
-        write_arm(folder / "scores/width/losses" / address.path, prose, tuple(range(count)), **more)
+        arms[str(address)] = {"prose": prose} | more
+    write_arms(folder / "scores/width", arms)
     return folder
 
 

@@ -12,7 +12,7 @@ from stemrepro.config.sources import prose
 from stemrepro.measures.catalog import load
 from stemrepro.report.analyse import analyse
 from tests.conftest import ROOT
-from tests.made_up import write_arm
+from tests.made_up import write_arms
 
 FLOOR, AMPLITUDE, EXPONENT, UNIT = 2.0, 1.2, 0.4, 4e6
 GAIN = {
@@ -31,7 +31,7 @@ def made_up(tmp_path_factory):
     Dense follows a law; the others lie below by a gain that shrinks by a twentieth per doubling.
     """
     folder, catalog, rng = tmp_path_factory.mktemp("ladder"), load(ROOT / "recipes"), np.random.default_rng(0)
-    scale, recipe = catalog.scale("ladder"), catalog.recipe("token_ladder")
+    scale, recipe, arms = catalog.scale("ladder"), catalog.recipe("token_ladder"), {}
     luck = {seed: rng.normal(0, 0.006) for seed in range(5)}
     for address, parts in recipe.wanted().items():
         variant = catalog.variant(address.variant)
@@ -45,15 +45,16 @@ def made_up(tmp_path_factory):
             "parameters": PARAMETERS[variant.width],
         }
         pairs = {"0": 0.3 + gain / 2, "1-3": 0.1, "4-31": -0.1, "32+": -0.3 - gain / 2}
-        write_arm(folder / "scores/ladder/losses" / address.path, prose, tuple(range(count)), pairs=pairs, **more)
+        arms[str(address)] = {"prose": prose, "pairs": pairs} | more
+    write_arms(folder / "scores/ladder", arms)
     return folder
 
 
-def late_slope(losses):
+def late_slope(scores):
     """By hand: the slope of dense less STEM full over the last three rungs, in the mean over three seeds."""
-    catalog, points = load(ROOT / "recipes"), {}
+    catalog, points, lines = load(ROOT / "recipes"), {}, pd.read_parquet(scores / "losses.parquet")
     for rung in ("rung-3", "rung-4", MAIN):
-        tables = [pd.read_csv(losses / rung / arm / "losses.csv") for arm in ("dense", "stem-full")]
+        tables = [lines[(lines["variant"] == rung) & (lines["arm"] == arm)] for arm in ("dense", "stem-full")]
         rows = [
             table[(table["by"] == "pair") & table["source"].isin(prose(table["source"].unique()))] for table in tables
         ]
@@ -69,7 +70,7 @@ def test_the_ladder_is_judged_and_drawn(made_up, few_draws, monkeypatch):
     rows = {row["claim"]: row for row in analyse("token_ladder", "ladder", made_up / "scores", made_up / "results")}
     folder = made_up / "results/ladder/token_ladder"
     assert rows["full-below-dense-at-the-papers-ratio"]["ours"] == pytest.approx(0.09 * 0.657, abs=0.01)
-    assert rows["constant-gap-full"]["ours"] == pytest.approx(late_slope(made_up / "scores/ladder/losses"), abs=1e-5)
+    assert rows["constant-gap-full"]["ours"] == pytest.approx(late_slope(made_up / "scores/ladder"), abs=1e-5)
     assert rows["memory"]["ours"] == pytest.approx(0.03 * 0.657, abs=0.01)
     assert rows["gated-rest"]["ours"] == pytest.approx(0.06 * 0.657, abs=0.01)
     ends = {name for name in rows if name.startswith("frozen-rows-early") or "-below-dense-" in name}

@@ -226,14 +226,14 @@ def score(
     (SCORES / scale).mkdir(parents=True, exist_ok=True)
     for name, (new, total) in reproduce.score(plan, chosen, tuple(SCORE_KINDS) if kind is None else (kind,)).items():
         if total:
-            print(f"{name}: {new} of {total} arms were scored now; they are in {SCORES / scale / name}/")
+            print(f"{name}: {new} of {total} arms were scored now; they are in {SCORES / scale}/")
     if kind is None and not runs:
         counts(plan, text_steps(plan)[2]).do()
         for step in do(run_study_steps(plan, reproduce.studies_of(catalog, catalog.at(scale).recipes))):
             print(f"study {step.name}: made; it is in {step.home}/")
         reproduce.write_metrics(catalog, scale)
     if kind in (None, "losses"):
-        print(losses_of_scores(chosen, SCORES / scale / "losses"))
+        print(losses_of_scores(chosen, SCORES / scale))
 
 
 @app.command()

@@ -139,10 +139,12 @@ def _not_planned(scale: str, name: str, planned_names: list[str]) -> UserError:
 
 def check_tracked(scale: str, given: list[str]) -> None:
     """Raise UserError for an address that has no runs to track."""
+    from stemrepro.measures.store import scored
+
     folders = {config.parent.parent for config in (RUNS / scale).glob("*/*/seed*/config.yaml")}
-    folders |= {summary.parent for summary in (SCORES / scale / "losses").glob("*/*/summary.json")}
-    if folders:
-        tracked = [str(Address(variant, arm)) for variant, arm in sorted(folder.parts[-2:] for folder in folders)]
+    runs = {Address(folder.parent.name, folder.name) for folder in folders}
+    if runs := runs.union(scored(SCORES / scale, "losses")):
+        tracked = [str(address) for address in sorted(runs)]
         for name in given:
             if name not in tracked:
                 raise unknown("run", name, tracked, f"{RUNS / scale}")

@@ -38,7 +38,7 @@ ARM = """{name}:
 RECIPE = """title: {low} compared with {high}
 paper_item: our question
 place: {place}
-measure: comparison   # a name of stemrepro/measures/__init__.py: what the metrics mean
+measure: comparison   # a file of stemrepro/measures/: what the metrics mean
 origin: control       # paper, arithmetic or control: whose sentences the claims are
 arms: [{arms}]
 seeds: 5
@@ -46,7 +46,7 @@ claims:
   {key}:
     sentence: {low} ends below {high}.
     kind: greater
-    metric: prose
+    metric: {{loss: prose}}
     arms: [{high}, {low}]
     smallest_effect: 0.02   # nats per token: fix it before any run
 """
@@ -67,7 +67,7 @@ claims:
   below-dense:
     sentence: At equal FLOPs {name} ends below dense.
     kind: greater
-    metric: prose
+    metric: {{loss: prose}}
     arms: [dense, {name}]
     smallest_effect: 0.02   # nats per token: fix it before any run
 """

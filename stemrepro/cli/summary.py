@@ -61,12 +61,11 @@ def losses_of_runs(runs: Iterable[Run], folder: Path) -> str:
 
 def losses_of_scores(addresses: Iterable[Address], folder: Path) -> str:
     """Return the scored losses, by arm, in a sentence. UserError: a file of them is damaged."""
+    from stemrepro.measures import store
     from stemrepro.measures.losses import ArmLosses  # pandas: a second that training can do without
 
-    arms = {address: folder / address.path for address in addresses}
-    losses = {
-        address: ArmLosses(arm).loss("prose").tolist() for address, arm in arms.items() if (arm / "losses.csv").exists()
-    }
+    arms = {address: ArmLosses(folder, address) for address in addresses if address in store.scored(folder, "losses")}
+    losses = {address: arm.loss("prose").tolist() for address, arm in arms.items() if arm.scored}
     return _wrapped(
         f"losses, in {folder}/; validation of prose in nats per token, mean +- deviation between seeds (seeds): "
         f"{by_arm(losses)}"

@@ -16,6 +16,19 @@ from stemrepro.config.scores import LOSSES, SCORE_KINDS, RecipeScore, VariantSco
 
 Key = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)]
 """Names that lm-eval or Python give: tasks, groups of them, claims."""
+Metric = str | Annotated[dict[str, str | int | float | bool], Field(min_length=1)]
+"""A function of the recipe's measure: its name, or a mapping of it to its first setting, then of others by name."""
+
+
+def metric_text(metric: Metric) -> str:
+    """Return a metric as a recipe writes it, without brackets."""
+    if isinstance(metric, str):
+        return metric
+    return ", ".join(
+        f"{name}: {str(value).lower() if isinstance(value, bool) else value}" for name, value in metric.items()
+    )
+
+
 Origin = Literal["paper", "arithmetic", "control"]
 ORIGINS: dict[Origin, str] = {
     "paper": "the paper's result",
@@ -35,7 +48,7 @@ class Claim(Strict):
     sentence: str
     origin: Origin
     kind: Literal["greater", "equivalent", "not-better", "exact"]
-    metric: str
+    metric: Metric
     arms: tuple[Name, ...] = Field((), description="[higher, lower]; exact: none")
     smallest_effect: Factor = Field(
         description="m: the smallest effect that counts, in the metric's unit; "
@@ -47,9 +60,9 @@ class Claim(Strict):
         False, description="whether metric, tokens per parameter and regime are the paper's, so that sizes compare"
     )
     unit: str = "nats/token"
-    preconditions: tuple[str, ...] = Field(
+    requires: tuple[Metric, ...] = Field(
         (),
-        description="names of the recipe's measure, judged in this order; the first that fails gives the reason",
+        description="conditions of the measure, judged in this order; the first that fails gives the reason",
     )
 
     @model_validator(mode="after")
@@ -71,7 +84,7 @@ class Estimate(Strict):
     """
 
     label: str
-    metric: str
+    metric: Metric
     arms: tuple[Name, ...] = Field((), description="[first, second]; none where it is computed")
     unit: str = "nats/token"
     paper: PaperNumber | Cells | None = Field(
@@ -138,7 +151,7 @@ class Recipe(Strict):
     title: str
     paper_item: str
     place: int = Field(description="on the scoreboard, in the paper's order")
-    measure: Name = Field(description="a name of stemrepro/measures: what the claims' metrics mean")
+    measure: Key = Field(description="a file of stemrepro/measures, with the functions that metrics name")
     front: bool = Field(
         False, description="its analysis also draws front(data, measure), the one figure that answers its question"
     )
@@ -208,9 +221,11 @@ class Recipe(Strict):
                 raise ValueError(f"{kind} '{key}' names arm '{strange[0]}', which is not among the recipe's arms")
             if kind == "estimate" and key in self.claims:
                 raise ValueError(f"estimate '{key}' has the name of a claim")
-            other = asked.setdefault((one.metric, frozenset(one.arms)), key)
+            other = asked.setdefault((metric_text(one.metric), frozenset(one.arms)), key)
             if other != key:
-                raise ValueError(f"{kind} '{key}' asks what '{other}' asks: metric '{one.metric}' of the same arms")
+                raise ValueError(
+                    f"{kind} '{key}' asks what '{other}' asks: metric '{metric_text(one.metric)}' of the same arms"
+                )
 
     def runs_at(self, name: str, scale: Scale) -> bool:
         """Tell whether the recipe is run at a scale of that name."""

@@ -1,8 +1,9 @@
-"""The kinds of scores: the one table of them, and the settings of each.
+"""The kinds of scores: their tables, and the settings of each.
 
-A new kind has a line here, a file of stemrepro/evaluation/ that makes it and one of stemrepro/measures/ that reads it.
+A new kind has an entry here, and a file of stemrepro/evaluation/ that makes it.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -27,18 +28,26 @@ class Benchmarks(Strict):
     hub: bool = Field(False, description="lm-eval's own tasks from the Hugging Face hub, not the archive's")
 
 
-class PlannedTasks(Benchmarks):
-    """How runs are scored on which benchmarks."""
+@dataclass(frozen=True)
+class PlannedTasks:
+    """How runs are scored on which benchmarks: `tasks` are those that recipes name and the mix has, as lm-eval does."""
 
-    tasks: tuple[str, ...] = Field(description="those that the recipes name and the mix has, by lm-eval's name")
+    items: int
+    batch: int
+    hub: bool
+    tasks: tuple[str, ...]
 
 
-class PlannedReasoning(Strict):
-    """How runs are scored on which tasks of reasoning."""
+@dataclass(frozen=True)
+class PlannedReasoning:
+    """How runs are scored on which tasks of reasoning: lm-eval's metric by its name of a task or group.
 
-    items: Positive = Field(description="items per task, at most")
-    batch: Positive = Field(description="sequences at once")
-    tasks: dict[str, str] = Field(description="lm-eval's metric, by its name of a task or group; empty without the hub")
+    There are none without the hub.
+    """
+
+    items: int
+    batch: int
+    tasks: dict[str, str]
 
 
 class Geometry(Strict):
@@ -95,10 +104,47 @@ FILES = {
 
 
 @dataclass(frozen=True)
+class Column:
+    """What a column of a score table may hold; no column has gaps.
+
+    Attributes:
+        kind: "text", "whole", "number" or "flag".
+        least: of numbers.
+        most: of numbers; or the column of the same row that bounds it, as right answers are at most all answers.
+        key: whether it is of those that name a row, so that no two rows of an arm agree in all of them.
+    """
+
+    kind: Literal["text", "whole", "number", "flag"]
+    least: float = -math.inf
+    most: float | str = math.inf
+    key: bool = False
+
+
+Table = dict[str, Column]
+"""The columns of a table by name, in order, after `variant` and `arm`, which every table has."""
+NAMED, NUMBERED = Column("text", key=True), Column("whole", least=0, key=True)
+TEXT, FLAG, NUMBER, COUNT, POSITIVE = (
+    Column("text"),
+    Column("flag"),
+    Column("number"),
+    Column("whole", least=0),
+    Column("number", least=0),
+)
+SHARE, COSINE = Column("number", least=0, most=1), Column("number", least=-1, most=1)
+SEED = {"seed": NUMBERED}
+
+
+def up_to(column: str, kind: Literal["whole", "number"] = "whole") -> Column:
+    """Return a count, or an amount, that another column bounds."""
+    return Column(kind, least=0, most=column)
+
+
+@dataclass(frozen=True)
 class ScoreKind:
     """A kind of scores.
 
     Attributes:
+        tables: files of scores/<scale>/ with its numbers, by name; a name belongs to one kind.
         setting: field of a scale that says how it is made, the argument `asked`; a scale must have it.
         mix: kind of the text that it needs.
         files: arguments of FILES.
@@ -107,6 +153,7 @@ class ScoreKind:
         at_variants: whether a recipe may want it at variants.
     """
 
+    tables: dict[str, Table]
     setting: str | None = None
     mix: str | None = None
     files: tuple[str, ...] = ()
@@ -117,28 +164,127 @@ class ScoreKind:
 
 SCORE_KINDS = {
     "losses": ScoreKind(
-        "evaluation", at_variants=True, more=lambda scale, mix, planned: {"wanted": planned.losses}
+        {
+            "losses": SEED
+            | {"by": NAMED, "source": NAMED, "bucket": NAMED, "tokens": COUNT, "nats": POSITIVE, "bytes": COUNT},
+            "documents": {"seeds": NUMBERED, "document": NUMBERED, "source": TEXT, "tokens": COUNT, "nats": POSITIVE},
+            "curve": SEED
+            | {"tokens": NUMBERED, "source": NAMED, "flops": POSITIVE, "train": POSITIVE, "nats": POSITIVE},
+            "context": SEED
+            | {"document": NUMBERED, "what": NAMED, "at": NUMBERED, "source": TEXT, "tokens": COUNT, "nats": POSITIVE},
+            "tokens": SEED | {"token": NUMBERED, "tokens": COUNT, "nats": POSITIVE, "seen": COUNT},
+            "steps": SEED | {"step": NUMBERED, "loss": POSITIVE, "norm": POSITIVE},
+        },
+        "evaluation",
+        at_variants=True,
+        more=lambda scale, mix, planned: {"wanted": planned.losses},
     ),
-    "benchmarks": ScoreKind("benchmarks", files=("items", "tokenizer_file"), tasks=True),
-    "geometry": ScoreKind("geometry", more=lambda scale, mix, planned: {"tokens": scale.evaluation.tokens}),
-    "facts": ScoreKind("knowledge", files=("facts", "tokenizer_file")),
-    "edits": ScoreKind("knowledge", files=("facts", "tokenizer_file")),
+    "benchmarks": ScoreKind(
+        {
+            "benchmarks": SEED
+            | {"task": NAMED, "item": NUMBERED, "cluster": TEXT, "gold": COUNT}
+            | dict.fromkeys(("acc", "acc_norm", "answer_acc", "answer_acc_norm"), FLAG)
+            | {"margin": NUMBER, "seen": COUNT}
+        },
+        "benchmarks",
+        files=("items", "tokenizer_file"),
+        tasks=True,
+    ),
+    "geometry": ScoreKind(
+        {
+            "cosines": SEED
+            | {"share": Column("number", 0, 1, key=True), "layer": NUMBERED, "what": NAMED, "bucket": NAMED}
+            | {"centred": Column("flag", key=True), "vectors": COUNT}
+            | {"p95": SHARE, "mean": COSINE, "mode": COSINE, "peak": POSITIVE},
+            "density": {"what": NAMED, "layer": NUMBERED, "bin": NUMBERED, "density": POSITIVE},
+            "spread": SEED | {"token": NUMBERED, "spread": SHARE},
+        },
+        "geometry",
+        more=lambda scale, mix, planned: {"tokens": scale.evaluation.tokens},
+    ),
+    "facts": ScoreKind(
+        {
+            "facts": {"fact": NUMBERED, "entity": TEXT, "relation": TEXT, "answer": TEXT}
+            | dict.fromkeys(("told", "ambiguous", "rare"), FLAG),
+            "answers": SEED | {"fact": NUMBERED, "prompt": NUMBERED, "nats": POSITIVE, "first": FLAG},
+        },
+        "knowledge",
+        files=("facts", "tokenizer_file"),
+    ),
+    "edits": ScoreKind(
+        {
+            "cases": {"case": NUMBERED, "source": TEXT, "target": TEXT, "relation": TEXT, "lengths": TEXT}
+            | {"source_tokens": COUNT, "target_tokens": COUNT, "ambiguous": FLAG, "rare": FLAG},
+            "known": SEED | {"case": NUMBERED, "known": FLAG},
+            "edits": SEED
+            | {"method": NAMED, "case": NUMBERED, "success": FLAG, "kept": FLAG, "new": SHARE, "old": SHARE}
+            | {"to_target": NUMBER, "to_source": NUMBER},
+        },
+        "knowledge",
+        files=("facts", "tokenizer_file"),
+    ),
     "recall": ScoreKind(
-        "recall", "recall", ("tokenizer_file",),
+        {
+            "recall": SEED
+            | {"pairs": NUMBERED, "length": NUMBERED, "queries": COUNT, "right": up_to("queries")}
+            | {"first_queries": COUNT, "first_right": up_to("first_queries")}
+        },
+        "recall",
+        "recall",
+        ("tokenizer_file",),
         more=lambda scale, mix, planned: {"keys": mix.keys, "values": mix.values},
     ),
     "capacity": ScoreKind(
-        None, "invented", ("tokenizer_file",), at_variants=True,
+        {
+            "capacity": SEED
+            | {
+                "people": COUNT,
+                "facts": COUNT,
+                "bits": POSITIVE,
+                "known": Column("number", most="bits"),
+                "first": SHARE,
+            }
+        },
+        None,
+        "invented",
+        ("tokenizer_file",),
+        at_variants=True,
         more=lambda scale, mix, planned: {"mix": mix, "count": planned.people or mix.people},
     ),
     "haystack": ScoreKind(
-        "haystack", "needles", ("corpus", "tokenizer_file"), at_variants=True,
+        {
+            "haystack": SEED
+            | {"length": NUMBERED, "depth": Column("number", 0, 1, key=True), "rows": COUNT}
+            | dict.fromkeys(("chosen", "generated", "other"), up_to("rows"))
+            | {"nats": POSITIVE}
+        },
+        "haystack",
+        "needles",
+        ("corpus", "tokenizer_file"),
+        at_variants=True,
         more=lambda scale, mix, planned: {"mix": mix},
     ),
-    "distance": ScoreKind("evaluation"),
-    "reasoning": ScoreKind("reasoning", files=("tokenizer_file",), tasks=True, at_variants=True),
-}  # fmt: skip
-"""By the name of a folder of scores and a file of stemrepro/evaluation/, whose docstring says what they are."""
+    "distance": ScoreKind(
+        {
+            "distance": SEED
+            | {"by": NAMED, "document": NUMBERED, "at": NUMBERED, "source": TEXT, "tokens": COUNT, "nats": POSITIVE},
+            "words": SEED | {"token": NUMBERED, "at": NUMBERED, "tokens": COUNT, "nats": POSITIVE},
+        },
+        "evaluation",
+    ),
+    "reasoning": ScoreKind(
+        {
+            "reasoning": SEED
+            | {"task": NAMED, "item": NUMBERED, "cluster": TEXT, "value": Column("number", 0, 100)}
+            | {"length": COUNT, "floor": Column("number", 0, 100), "cut": FLAG}
+        },
+        "reasoning",
+        files=("tokenizer_file",),
+        tasks=True,
+        at_variants=True,
+    ),
+}
+"""By the name of a file of stemrepro/evaluation/, whose docstring says what its columns are."""
 if TYPE_CHECKING:
     KindName = str
     RecipeScore = str

@@ -4,6 +4,7 @@ import inspect
 from pathlib import Path
 
 from stemrepro.config.training import RunTraining
+from stemrepro.measures import store
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import parameter_counts
@@ -38,8 +39,8 @@ def _record(scale: str, settings: Settings, made: dict) -> list[str]:
 
 
 def _scores(settings: Settings, folder: Path) -> list[str]:
-    arm, seed = ArmLosses(folder), settings.seed
-    if not (folder / "losses.csv").exists():
+    arm, seed = ArmLosses(folder, settings.address), settings.seed
+    if settings.address not in store.scored(folder, "losses"):
         return ["This run wasn't scored when it was exported (`stemrepro score`)."]
     if arm.summary["params_hash"] != settings.params_hash or seed not in arm.scored:
         return ["The scores at the time of the export are of other runs or settings than this one's; none are shown."]

@@ -82,7 +82,7 @@ def export(run: Path, out: Path, data: Path, scores: Path, results: Path) -> Non
     made = read_provenance(record := run / "provenance.json", Trained)
     if made["params_hash"] != made_with.params_hash:
         raise damaged(record, "it is of a run with other settings")
-    losses = scores / scale / "losses" / made_with.address.path
+    losses = scores / scale
     ends = {"bos_token_id": END_OF_DOCUMENT, "eos_token_id": END_OF_DOCUMENT, "pad_token_id": END_OF_DOCUMENT}
     files = {
         "README.md": card(scale, made_with, made, losses),

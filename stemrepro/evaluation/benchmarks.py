@@ -1,8 +1,10 @@
 """Benchmark scores of finished runs, by lm-eval's own code, and what the analyses need of each item.
 
-Files are written per arm, small enough for git. items.npz holds two things for each task, seed and item: the margin in
-bits, and right or wrong under acc and acc_norm (with the prompt, and with the answers alone). summary.json holds means.
-A run that diverged has none.
+The table benchmarks has a line per task, seed and item. A run that diverged has none.
+
+* acc, acc_norm, answer_acc, answer_acc_norm: right or not, with the prompt and with the answers alone;
+* margin: in bits; cluster: items of one cluster share a text; gold: place of the right answer;
+* seen: how often its evidence was whole in a sequence of training.
 
 "Answer-only" scores the answers after an empty prompt: what can be had without the question. The margin of an item is
 in bits: how much more the prompt adds to the log-probability of the right answer than of a wrong one. It is averaged
@@ -15,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
@@ -26,11 +29,11 @@ from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.lm import StemLM, task_manager
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored, save_arrays
+from stemrepro.evaluation.writing import Scored, halved
 from stemrepro.training.run import Run
 
 FIELDS = ("acc", "acc_norm", "answer_acc", "answer_acc_norm", "margin", "seen")
-"""Arrays of each task in items.npz, each [seeds, items]; there are "clusters" [items] and "gold" [items] too."""
+"""Numbers of an item that differ by run."""
 METRICS = [
     {"metric": m, "aggregation": "mean", "higher_is_better": True} for m in ("acc", "acc_norm", "acc_mutual_info")
 ]
@@ -140,18 +143,19 @@ def score(run: Run, report: Callable, asked: PlannedTasks, tokenizer_file: Path,
     return results
 
 
-def write(scored: Scored) -> dict:
-    """Write items.npz of one arm (all its seeds); return the content of summary.json. Equal results, equal bytes."""
-    pairs = scored.ended
-    results = [result for _, result in pairs]
-    types = dict.fromkeys(FIELDS, np.bool_) | {"margin": np.float16, "seen": np.uint8}
-    arrays: dict[str, np.ndarray] = {"seeds": np.array([run.seed for run, _ in pairs])}
+def _items(result: dict, name: str) -> pd.DataFrame:
+    task = result[name]
+    right = {field: task[field].astype(bool) for field in FIELDS if field not in ("margin", "seen")}
+    about = {"task": name, "item": np.arange(len(task["gold"])), "cluster": task["clusters"], "gold": task["gold"]}
+    return pd.DataFrame(about | right | {"margin": halved(task["margin"]), "seen": task["seen"]})
+
+
+def tables(scored: Scored) -> tuple[dict, dict[str, pd.DataFrame]]:
+    """Return the means of an arm by task, and its table (all its seeds)."""
+    results = [result for _, result in scored.ended]
     tasks = {}
     for name, first in (results[0] if results else {}).items():
         stacked = {field: np.stack([result[name][field] for result in results]) for field in FIELDS}
-        capped = stacked | {"seen": np.minimum(stacked["seen"], 255)}  # a byte holds no more
-        arrays |= {f"{name}/{field}": capped[field].astype(types[field]) for field in FIELDS}
-        arrays |= {f"{name}/clusters": first["clusters"], f"{name}/gold": first["gold"].astype(np.uint8)}
         means = {field: round(float(stacked[field].mean()), 6) for field in FIELDS if field != "seen"}
         tasks[name] = means | {
             "items": len(first["gold"]),
@@ -160,5 +164,4 @@ def write(scored: Scored) -> dict:
             "truncated": round(first["truncated"] / first["requests"], 6),
             "seen": round(float((stacked["seen"] > 0).mean()), 6),
         }
-    save_arrays(scored.out / "items.npz", arrays)
-    return {"tasks": tasks}
+    return {"tasks": tasks}, {"benchmarks": pd.concat([scored.lines(_items, name) for name in tasks])} if tasks else {}

@@ -1,8 +1,8 @@
 """How many bits of invented people a model holds.
 
 Each attribute of each person is requested right after the name, which begins a sequence as people do in training. A
-value is worth log2(values) bits; what the model still lacks of it is its loss in bits. Files are written per arm:
-capacity.csv (a line per seed: people, facts, bits of the text, bits known, share of first choices) and summary.json.
+value is worth log2(values) bits; what the model still lacks of it is its loss in bits. The table capacity has a line
+per seed: people, facts, bits of the text, bits known, share of first choices that are right.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from stemrepro.config.mixes import InventedMix
 from stemrepro.data.invented import people, words
 from stemrepro.evaluation.recall import token_of
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored, save_frame
+from stemrepro.evaluation.writing import Scored
 from stemrepro.model.loss import token_losses
 from stemrepro.training.run import Run
 
@@ -42,10 +42,15 @@ def score(run: Run, report: Callable, mix: InventedMix, count: int, tokenizer_fi
         for start in range(0, count, BATCH):
             part = slice(start, start + BATCH)
             size = len(name[part])
-            rows = np.stack([
-                ids["first"][name[part, 0]], ids["last"][name[part, 1]], np.full(size, ids["attribute"][attribute]),
-                ids["value"][attribute * mix.values + dealt[part, attribute]],
-            ], axis=1)  # fmt: skip
+            rows = np.stack(
+                [
+                    ids["first"][name[part, 0]],
+                    ids["last"][name[part, 1]],
+                    np.full(size, ids["attribute"][attribute]),
+                    ids["value"][attribute * mix.values + dealt[part, attribute]],
+                ],
+                axis=1,
+            )
             tokens = torch.from_numpy(rows).to(device)
             logits = model(tokens[:, :-1])[:, -1:]
             nats.append(token_losses(logits, tokens[:, -1:]).double().sum().item())
@@ -57,8 +62,7 @@ def score(run: Run, report: Callable, mix: InventedMix, count: int, tokenizer_fi
     return {"people": count, "facts": facts, "bits": bits, "known": known, "first": sum(first) / facts}
 
 
-def write(scored: Scored) -> dict:
-    """Write capacity.csv of one arm (all its seeds); summary.json says nothing more."""
-    if lines := [{"seed": run.seed} | result for run, result in scored.ended]:
-        save_frame(scored.out / "capacity.csv", pd.DataFrame(lines))
-    return {}
+def tables(scored: Scored) -> tuple[dict, dict[str, pd.DataFrame]]:
+    """Return nothing more of an arm, and its table (all its seeds)."""
+    lines = [{"seed": run.seed} | result for run, result in scored.ended]
+    return {}, {"capacity": pd.DataFrame(lines).round(6)} if lines else {}

@@ -36,9 +36,14 @@ def sums(values: np.ndarray, documents: np.ndarray, buckets: np.ndarray, shape: 
 
 
 def context_sums(
-    model: Decoder, blocks: TokenBlocks, numbers: np.ndarray, documents: np.ndarray, nats: np.ndarray, batch: int,
+    model: Decoder,
+    blocks: TokenBlocks,
+    numbers: np.ndarray,
+    documents: np.ndarray,
+    nats: np.ndarray,
+    batch: int,
     report: Callable,
-) -> dict[str, np.ndarray]:  # fmt: skip
+) -> dict[str, np.ndarray]:
     """Sum losses over the blocks that lie within one document.
 
     Args:
@@ -55,10 +60,12 @@ def context_sums(
     spans = blocks.about["documents"]
     starts = numbers * blocks.length
     first_document = [spans[number] for number in documents[:, 0]]
-    whole = np.array([
-        begin <= start and start + length < begin + size
-        for start, (_, _, begin, size) in zip(starts, first_document, strict=True)
-    ])  # fmt: skip
+    whole = np.array(
+        [
+            begin <= start and start + length < begin + size
+            for start, (_, _, begin, size) in zip(starts, first_document, strict=True)
+        ]
+    )
     kept = np.flatnonzero(whole)
     losses = {
         "intact": nats[kept, half:],

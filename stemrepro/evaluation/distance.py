@@ -1,15 +1,18 @@
 """Losses by position, and by how far back the target was last: what of an arm's gain comes from its context.
 
-Files are written per arm: distance.npz (sums of losses in nats and of targets by document of prose and bucket) and
-summary.json. The buckets of both begin at 0, 1, 2, 4 and so on. A distance of 1 is that of the token just before the
-target; 0 means that the target is new. Targets that came before are more frequent words than new ones, so nothing
-follows from comparing the two. Hence there are also sums by target token of those that are new, near and far: the same
-word for the first time and again.
+* distance: targets ("tokens") and the sum of their losses in nats by seed, document of prose and bucket. `by` says
+  whether buckets are of the distance or of the position; they begin `at` 0, 1, 2, 4 and so on.
+* words: the same by target token: those that are new, near and far (`at` 0, 1 and NEAR).
+
+A distance of 1 is that of the token just before the target; 0 means that the target is new. Targets that came before
+are more frequent words than new ones, so nothing follows from comparing the two. Hence the second table: the same word
+for the first time and again.
 """
 
 from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 
 from stemrepro.config.buckets import position_edges
 from stemrepro.config.scores import Evaluation
@@ -18,7 +21,7 @@ from stemrepro.data.blocks import TokenBlocks
 from stemrepro.evaluation.context import sums
 from stemrepro.evaluation.losses import validation_losses
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored, save_arrays
+from stemrepro.evaluation.writing import Scored, long
 from stemrepro.training.run import Run
 
 BY = ("distance", "position")
@@ -54,9 +57,12 @@ def score(run: Run, report: Callable, asked: Evaluation) -> dict[str, np.ndarray
     names = np.array([document[1] for document in blocks.about["documents"]])
     kept = np.isin(names[documents[:, 0]], prose(np.unique(names)))
     nats, inputs, targets = validation_losses(
-        load_run(run), blocks, numbers[kept], asked.batch,
+        load_run(run),
+        blocks,
+        numbers[kept],
+        asked.batch,
         lambda done, loss: report(int(run.training.steps * done / kept.sum()), loss, 0.0),
-    )  # fmt: skip
+    )
     chosen, place = np.unique(documents[kept], return_inverse=True)
     place = place.reshape(nats.shape)
     lengths = {
@@ -76,13 +82,25 @@ def score(run: Run, report: Callable, asked: Evaluation) -> dict[str, np.ndarray
     return result
 
 
-def write(scored: Scored) -> dict:
-    """Write distance.npz of one arm (all its seeds); summary.json says nothing more."""
-    if pairs := scored.ended:
-        first = pairs[0][1]
-        shared = {name: first[name] for name in ("source", *(f"{by}_tokens" for by in (*BY, "word")))}
-        stacked = {by: np.stack([result[by] for _, result in pairs]).astype(np.float32) for by in (*BY, "word")}
-        save_arrays(
-            scored.out / "distance.npz", {"seeds": np.array([run.seed for run, _ in pairs]), **shared, **stacked}
-        )
-    return {}
+def _by(result: dict[str, np.ndarray], by: str) -> pd.DataFrame:
+    nats = result[by]
+    return long(
+        ("document", "bucket"),
+        by=np.array(by),
+        at=np.array(position_edges(2**20)[: nats.shape[1]]),
+        source=result["source"][:, None],
+        tokens=result[f"{by}_tokens"],
+        nats=nats.astype(np.float32),
+    )
+
+
+def _words(result: dict[str, np.ndarray]) -> pd.DataFrame:
+    nats = result["word"].astype(np.float32)
+    return long(("token", "kind"), at=np.array(KINDS), tokens=result["word_tokens"], nats=nats)
+
+
+def tables(scored: Scored) -> tuple[dict, dict[str, pd.DataFrame]]:
+    """Return nothing more of an arm, and its tables (all its seeds)."""
+    if not scored.ended:
+        return {}, {}
+    return {}, {"distance": pd.concat([scored.lines(_by, by) for by in BY]), "words": scored.lines(_words)}

@@ -4,8 +4,9 @@ A case is a pair of countries and a relation: the training text states both fact
 the same for every arm. A trial is a case under a method: what is exchanged (tables' rows, input embeddings, both), by
 which scheme, in which layers. The prompts are in a template that was held out.
 
-Files are written per arm. cases.csv holds the cases, summary.json methods and layers. edits.npz holds the results of
-every method, [seeds, its cases] each, and "known" [seeds, cases]: are both prompts answered right before the edit?
+* cases: a line per case, with the tokens of both names;
+* known: by seed and case, are both prompts answered right before the edit?
+* edits: the results of every trial (FIELDS), by seed, method and case.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +20,6 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from stemrepro.common.files import atomic_write
 from stemrepro.config.scores import Knowledge
 from stemrepro.data.atlas import Atlas, read_atlas
 from stemrepro.data.relations import RELATIONS, held_out_prompt
@@ -27,7 +27,7 @@ from stemrepro.data.tokenizer import read_tokenizer, token_bytes
 from stemrepro.evaluation.editing import capture, mixing, patch, patched_modules
 from stemrepro.evaluation.prompts import Answered, Question, answered, ask, padded
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored, save_arrays
+from stemrepro.evaluation.writing import Scored, halved
 from stemrepro.model.transformer import Decoder
 from stemrepro.training.run import Run
 
@@ -141,13 +141,22 @@ def cases(atlas: Atlas, tokenizer: Tokenizer, pairs: int) -> list[Case]:
 def case_table(rows: list[Case], atlas: Atlas) -> pd.DataFrame:
     """Return a line per case, with the labels of its countries."""
     entities = {entity.name: entity for entity in atlas.entities}
-    return pd.DataFrame([
-        {"source": case.source, "target": case.target, "relation": case.relation, "lengths": case.lengths,
-         "source_tokens": len(case.question.places), "target_tokens": len(case.aim.places),
-         "ambiguous": entities[case.source].ambiguous or entities[case.target].ambiguous,
-         "rare": entities[case.source].rare or entities[case.target].rare}
-        for case in rows
-    ])  # fmt: skip
+    return pd.DataFrame(
+        [
+            {
+                "case": number,
+                "source": case.source,
+                "target": case.target,
+                "relation": case.relation,
+                "lengths": case.lengths,
+                "source_tokens": len(case.question.places),
+                "target_tokens": len(case.aim.places),
+                "ambiguous": entities[case.source].ambiguous or entities[case.target].ambiguous,
+                "rare": entities[case.source].rare or entities[case.target].rare,
+            }
+            for number, case in enumerate(rows)
+        ]
+    )
 
 
 def drawn_instead(question: Question, vocab: int, rng: np.random.Generator) -> Question:
@@ -200,9 +209,13 @@ class Editor:
             new = self.answers(prompts, [question.answer for question in aims])
             old = self.answers(prompts, [case.question.answer for case in batch])
         return {
-            "success": new.first, "kept": old.first, "new": new.nats.neg().exp(), "old": old.nats.neg().exp(),
-            "to_target": _divergence(new.next, aim.next), "to_source": _divergence(new.next, source.next),
-        }  # fmt: skip
+            "success": new.first,
+            "kept": old.first,
+            "new": new.nats.neg().exp(),
+            "old": old.nats.neg().exp(),
+            "to_target": _divergence(new.next, aim.next),
+            "to_source": _divergence(new.next, source.next),
+        }
 
 
 def _batches(items: list, size: int) -> Iterator[list]:
@@ -238,23 +251,27 @@ def score(run: Run, report: Callable, asked: Knowledge, tokenizer_file: Path, fa
     return results
 
 
-def write(scored: Scored) -> dict:
-    """Write cases.csv and edits.npz of one arm (all its seeds); return the content of summary.json."""
-    pairs = scored.ended
+def _known(result: dict) -> pd.DataFrame:
+    return pd.DataFrame({"case": np.arange(len(result["known"])), "known": result["known"]})
+
+
+def _trials(result: dict, name: str, members: np.ndarray) -> pd.DataFrame:
+    fields = {field: values if values.dtype == bool else halved(values) for field, values in result[name].items()}
+    return pd.DataFrame({"method": name, "case": members} | fields)
+
+
+def tables(scored: Scored) -> tuple[dict, dict[str, pd.DataFrame]]:
+    """Return the methods that an arm has cases for and its number of tables, and its score tables (all its seeds)."""
     atlas, tokenizer = read_atlas(scored.given["facts"]), read_tokenizer(scored.given["tokenizer_file"])
-    every_case = cases(atlas, tokenizer, scored.given["asked"].pairs)
-    atomic_write(scored.out / "cases.csv", case_table(every_case, atlas).to_csv(index=False))
-    if not pairs:
-        return {"methods": [], "tables": 0}
-    first = pairs[0][1]
-    names = [name for name in methods(first["tables"]) if first[name]]
-    arrays = {
-        "seeds": np.array([run.seed for run, _ in pairs]),
-        "known": np.stack([result["known"] for _, result in pairs]),
+    every_case = case_table(cases(atlas, tokenizer, scored.given["asked"].pairs), atlas)
+    if not scored.ended:
+        return {"methods": [], "tables": 0}, {"cases": every_case}
+    first = scored.ended[0][1]
+    members = {
+        name: np.flatnonzero(every_case["lengths"] == method.lengths)
+        for name, method in methods(first["tables"]).items()
+        if first[name]
     }
-    for name in names:
-        for field in FIELDS:
-            values = np.stack([result[name][field] for _, result in pairs])
-            arrays[f"{name}/{field}"] = values if values.dtype == bool else values.astype(np.float16)
-    save_arrays(scored.out / "edits.npz", arrays)
-    return {"methods": names, "tables": first["tables"]}
+    trials = pd.concat([scored.lines(_trials, name, own) for name, own in members.items()])
+    about = {"methods": list(members), "tables": first["tables"]}
+    return about, {"cases": every_case, "known": scored.lines(_known), "edits": trials}

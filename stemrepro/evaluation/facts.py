@@ -1,7 +1,8 @@
 """What a model knows: every fact of a mix, as a question in trained and in held-out templates.
 
-Files are written per arm: facts.csv (the facts), facts.npz and summary.json (means). facts.npz holds "nats" and "first"
-[seeds, facts, prompts]: loss of the answer, and whether each of its tokens is the most probable one.
+* facts: a line per fact, with its entity's labels; `told`: whether the text states it.
+* answers: by seed, fact and prompt the loss of the answer in nats, and whether each of its tokens is the most probable
+  one (`first`).
 """
 
 from collections.abc import Callable
@@ -11,14 +12,13 @@ import numpy as np
 import pandas as pd
 import torch
 
-from stemrepro.common.files import atomic_write
 from stemrepro.config.scores import Knowledge
 from stemrepro.data.atlas import Atlas, Fact, read_atlas
 from stemrepro.data.relations import HELD_OUT, held_out_prompt, trained_prompts
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.prompts import Question, answered, ask, padded
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored, save_arrays
+from stemrepro.evaluation.writing import Scored, halved, long
 from stemrepro.model.transformer import Decoder
 from stemrepro.training.run import Run
 
@@ -69,23 +69,33 @@ def score(run: Run, report: Callable, asked: Knowledge, tokenizer_file: Path, fa
 def fact_table(atlas: Atlas) -> pd.DataFrame:
     """Return a line per fact, with its entity's labels."""
     entities = {entity.name: entity for entity in atlas.entities}
-    return pd.DataFrame([
-        {"entity": fact.entity, "relation": fact.relation, "answer": fact.answer, "told": fact.told,
-         "ambiguous": entities[fact.entity].ambiguous, "rare": entities[fact.entity].rare}
-        for fact in atlas.facts
-    ])  # fmt: skip
+    return pd.DataFrame(
+        [
+            {
+                "fact": number,
+                "entity": fact.entity,
+                "relation": fact.relation,
+                "answer": fact.answer,
+                "told": fact.told,
+                "ambiguous": entities[fact.entity].ambiguous,
+                "rare": entities[fact.entity].rare,
+            }
+            for number, fact in enumerate(atlas.facts)
+        ]
+    )
 
 
-def write(scored: Scored) -> dict:
-    """Write facts.csv and facts.npz of one arm (all its seeds); return the content of summary.json."""
-    pairs = scored.ended
+def _answers(result: dict) -> pd.DataFrame:
+    return long(("fact", "prompt"), nats=halved(result["nats"]), first=result["first"])
+
+
+def tables(scored: Scored) -> tuple[dict, dict[str, pd.DataFrame]]:
+    """Return the shares of first choices that are right, and the tables of an arm (all its seeds)."""
     table = fact_table(read_atlas(scored.given["facts"]))
-    atomic_write(scored.out / "facts.csv", table.to_csv(index=False))
-    if not pairs:
-        return {}
-    arrays = {name: np.stack([result[name] for _, result in pairs]) for name in ("nats", "first")}
-    seeds = np.array([run.seed for run, _ in pairs])
-    save_arrays(scored.out / "facts.npz", {"seeds": seeds} | arrays | {"nats": arrays["nats"].astype(np.float16)})
-    stated, first, last = table["told"].to_numpy(), arrays["first"], slice(-1, None)
+    if not scored.ended:
+        return {}, {"facts": table}
+    first = np.stack([result["first"] for _, result in scored.ended])
+    stated, last = table["told"].to_numpy(), slice(-1, None)
     groups = {"trained": (stated, slice(TRAINED)), "held_out": (stated, last), "untold": (~stated, last)}
-    return {"recall": {name: round(float(first[:, which, of].mean()), 6) for name, (which, of) in groups.items()}}
+    recall = {name: round(float(first[:, which, of].mean()), 6) for name, (which, of) in groups.items()}
+    return {"recall": recall}, {"facts": table, "answers": scored.lines(_answers)}

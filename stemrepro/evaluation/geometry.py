@@ -5,8 +5,12 @@
 * "up": for one occurrence each of some distinct tokens, the vector that meets the gate (a row, or dense's W_u x).
 * "gated": the same times SiLU(W_g x), which enters the down-projection.
 
-Each is raw, and with the set's mean vector subtracted ("centred"). Files are written per arm, small enough for git:
-cosines.csv, density.npz, spread.npz and summary.json.
+Each is raw, and with the set's mean vector subtracted ("centred"). The tables:
+
+* cosines: statistics of the cosines by seed, share of training, layer, kind of vectors and bucket;
+* density: heights of the cosines' histogram between -1 and 1 at the end of training, means over seeds, by bin;
+  `what` ends in ":centred" where the mean is subtracted;
+* spread: by seed and token, the mean |cos| of its row to all others; tokens that no table was sampled at are left out.
 """
 
 import math
@@ -27,7 +31,7 @@ from stemrepro.config.scores import Geometry
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.evaluation.losses import seen_pairs
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored, save_arrays, save_frame
+from stemrepro.evaluation.writing import Scored, long
 from stemrepro.model.ffn.base import FFN, table_parameters
 from stemrepro.model.transformer import Decoder, build
 from stemrepro.training.run import Run
@@ -197,20 +201,27 @@ def score(run: Run, report: Callable, asked: Geometry, tokens: int) -> dict:
     }
 
 
-def write(scored: Scored) -> dict:
-    """Write one arm's score files (all its seeds) but summary.json; return its content. Equal results, equal bytes."""
-    pairs = scored.ended
+def _cosines(result: dict) -> pd.DataFrame:
+    return result["cosines"].round(6)
+
+
+def _spread(result: dict) -> pd.DataFrame:
+    return long(("token",), spread=result["spread"]).dropna()
+
+
+def tables(scored: Scored) -> tuple[dict, dict[str, pd.DataFrame]]:
+    """Return widths and compared layers of an arm, and its tables (all its seeds)."""
     first = scored.runs[0].model
     about = {"width": first.width, "ffn_width": first.ffn_width, "layers": []}
-    if not pairs:
-        return about
-    results, shared = [result for _, result in pairs], pairs[0][1]
-    frame = pd.concat([result["cosines"].assign(seed=run.seed) for run, result in pairs])
-    save_frame(scored.out / "cosines.csv", frame[["seed", *(name for name in frame.columns if name != "seed")]])
-    names = {key: f"{key[0]}{':centred' if key[1] else ''}" for key in shared["density"]}
-    densities = {name: np.mean([result["density"][key] for result in results], axis=0) for key, name in names.items()}
-    save_arrays(scored.out / "density.npz", {"layers": shared["layers"], **densities})
-    seeds = np.array([run.seed for run, _ in pairs])
-    spread = np.stack([result["spread"] for result in results])
-    save_arrays(scored.out / "spread.npz", {"seeds": seeds, "spread": spread})
-    return about | {"layers": [int(layer) for layer in shared["layers"]]}
+    if not scored.ended:
+        return about, {}
+    results = [result for _, result in scored.ended]
+    layers, keys = results[0]["layers"], results[0]["density"]
+    names = {key: f"{key[0]}{':centred' if key[1] else ''}" for key in keys}
+    heights = {name: np.mean([result["density"][key] for result in results], axis=0) for key, name in names.items()}
+    densities = [
+        long(("place", "bin"), what=np.array(name), layer=layers[:, None], density=values)
+        for name, values in heights.items()
+    ]
+    made = {"cosines": scored.lines(_cosines), "density": pd.concat(densities), "spread": scored.lines(_spread)}
+    return about | {"layers": layers.tolist()}, {name: frame for name, frame in made.items() if len(frame)}

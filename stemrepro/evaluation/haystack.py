@@ -5,7 +5,7 @@ nearly all training sequences do, and end with a key. That key is at the request
 document's other keys come up as they do in training. Answers are read in two ways: which of all values has the highest
 log-likelihood ("chosen"), and what greedy generation gives up to its full stop ("generated").
 
-Files are written per arm: haystack.csv (a line per seed, length and depth) and summary.json.
+The table haystack has a line per seed, length and depth.
 """
 
 from collections.abc import Callable
@@ -125,6 +125,6 @@ def score(
     return pd.DataFrame(lines, columns=["length", "depth", "rows", "chosen", "generated", "other", "nats"])
 
 
-def write(scored: Scored) -> dict:
-    """Write haystack.csv of one arm (all its seeds); summary.json says nothing more."""
-    return scored.save_lines("haystack.csv")
+def tables(scored: Scored) -> tuple[dict, dict[str, pd.DataFrame]]:
+    """Return nothing more of an arm, and its table (all its seeds)."""
+    return {}, {"haystack": scored.lines(pd.DataFrame).round(6)} if scored.ended else {}

@@ -1,14 +1,15 @@
 """Losses of finished runs, split by source, position, token frequency, token pair and document.
 
-Files are written per arm, small enough for git:
+Losses are in nats, and sums over targets ("tokens") but in `curve` and `steps`. The tables:
 
-* losses.csv: sums per seed and bucket;
-* documents.npz: sums per document and over seeds, for the error between items;
-* curve.csv: losses during training;
-* context.npz: see stemrepro.evaluation.context;
-* tokens.npz: sums per input token;
-* steps.npz: losses and gradient norms of training;
-* summary.json: the seeds, their number of steps, and means over them.
+* losses: by seed, source and bucket of `by`;
+* documents: by document, sums over the first `seeds` seeds, for the error between items;
+* curve: means during training by seed, tokens read and source; `train` is the step's loss;
+* context: by seed and document of prose; `what` is "position" for the whole block, in buckets that begin `at` a
+  position, or one of CONTEXTS for its second half, in buckets of the offset from its start (see
+  stemrepro.evaluation.context);
+* tokens: by seed and input token, which training had `seen` so often;
+* steps: loss and gradient norm by seed and step of training, from 1; none once a run diverged.
 
 What no recipe reads of an arm isn't written. A run that diverged has steps alone.
 """
@@ -21,13 +22,13 @@ import torch
 from scipy.sparse import coo_array, csr_array
 
 from stemrepro.common.errors import UserError
-from stemrepro.config.buckets import BUCKETS, bucket_name
+from stemrepro.config.buckets import BUCKETS, CONTEXTS, bucket_name, position_edges
 from stemrepro.config.scores import Evaluation
 from stemrepro.config.sources import prose
 from stemrepro.data.blocks import COUNTED, TokenBlocks
 from stemrepro.evaluation.context import context_sums
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored, save_arrays, save_frame
+from stemrepro.evaluation.writing import Scored, long
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
@@ -136,10 +137,15 @@ def score(run: Run, report: Callable, asked: Evaluation, wanted: Collection[str]
             "token_nats": np.bincount(inputs.ravel(), weights=nats.ravel(), minlength=vocab),
             "token_seen": frequency,
             "context": context_sums(
-                model, blocks, numbers[long], documents[long], nats[long], asked.batch,
+                model,
+                blocks,
+                numbers[long],
+                documents[long],
+                nats[long],
+                asked.batch,
                 lambda done: report(int(steps / 2 * (1 + done / long.sum())), float(nats.mean()), 0.0),
             ),
-        }  # fmt: skip
+        }
     size = np.array(blocks.index["token_bytes"])[targets]
     frame = pd.DataFrame({"source": sources.ravel(), "nats": nats.ravel(), "bytes": size.ravel(), "tokens": 1})
     tables = []
@@ -149,12 +155,16 @@ def score(run: Run, report: Callable, asked: Evaluation, wanted: Collection[str]
         summed = frame.groupby(["source", "bucket"], as_index=False)[["tokens", "nats", "bytes"]].sum()
         tables.append(summed.assign(by=by))
     count = len(names)
-    return curve | sums | {
-        "buckets": pd.concat(tables),
-        "documents": np.bincount(documents.ravel(), weights=nats.ravel(), minlength=count),
-        "document_tokens": np.bincount(documents.ravel(), minlength=count),
-        "document_source": names,
-    }  # fmt: skip
+    return (
+        curve
+        | sums
+        | {
+            "buckets": pd.concat(tables),
+            "documents": np.bincount(documents.ravel(), weights=nats.ravel(), minlength=count),
+            "document_tokens": np.bincount(documents.ravel(), minlength=count),
+            "document_source": names,
+        }
+    )
 
 
 def unigram_entropy(run: Run, settings: Evaluation) -> float:
@@ -186,22 +196,11 @@ def _means(buckets: pd.DataFrame) -> dict:
     return {name: {"nats_per_token": float(a), "bits_per_byte": float(b)} for name, (a, b) in rows.items()}
 
 
-def _write_steps(scored: Scored) -> dict:
-    """Write steps.npz (loss, norm [seeds, steps]; NaN once a run diverged) where a recipe reads it.
-
-    Returns:
-        summary.json's part on training.
-    """
-    first, columns = scored.runs[0], {}
-    for name in ("loss", "norm"):
-        columns[name] = np.full((len(scored.runs), first.training.steps), np.nan, np.float32)
-        for row, result in zip(columns[name], scored.results, strict=True):
-            row[: len(result["curve"])] = [step[name] for step in result["curve"]]
-    seeds = [run.seed for run in scored.runs]
-    if "steps" in scored.given["wanted"]:
-        save_arrays(scored.out / "steps.npz", {"seeds": np.array(seeds), **columns})
+def _about(scored: Scored) -> dict:
+    """Return what is known of an arm's training."""
+    first = scored.runs[0]
     return {
-        "seed_numbers": seeds,
+        "seed_numbers": [run.seed for run in scored.runs],
         "steps": first.training.steps,
         "forward_flops_per_token": flops_per_token(first.model, first.training.sequence),
         "learning_rate": first.training.learning_rate,
@@ -210,53 +209,82 @@ def _write_steps(scored: Scored) -> dict:
     }
 
 
-def _write_losses(scored: Scored, settings: Evaluation) -> dict:
-    """Write the other files, of the runs that came to their end; return summary.json's part on losses."""
-    pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if "buckets" in result]
-    results, seeds = [result for _, result in pairs], np.array([run.seed for run, _ in pairs])
-    first, shared = scored.runs[0], results[0]
-    buckets = pd.concat([result["buckets"].assign(seed=run.seed) for run, result in pairs])
-    save_frame(scored.out / "losses.csv", buckets[["seed", "by", "source", "bucket", "tokens", "nats", "bytes"]])
-    kept = shared["document_tokens"] > 0
-    ended = next((n for n, result in enumerate(scored.results) if "buckets" not in result), len(scored.runs))
-    counts = sorted({count for count in (*SUMMED, len(scored.runs)) if count <= ended})
-    sums = [np.sum([result["documents"][kept] for result in results[:count]], axis=0) for count in counts]
-    save_arrays(scored.out / "documents.npz", {
-        "counts": np.array(counts, np.int64),
-        "source": shared["document_source"][kept],
-        "tokens": shared["document_tokens"][kept],
-        "nats": np.reshape(sums, (len(counts), kept.sum())),
-    })  # fmt: skip
-    if "context" in shared:
-        sums = [result["context"] for result in results]
-        save_arrays(scored.out / "context.npz", {
-            "seeds": seeds, "source": shared["document_source"][sums[0]["document"]],
-            **{name: sums[0][name] for name in ("by_position_tokens", "by_target_tokens")},
-            **{name: np.stack([seed_sums[name] for seed_sums in sums]) for name in ("by_position", "by_target")},
-        })  # fmt: skip
-        save_arrays(scored.out / "tokens.npz", {
-            "seeds": seeds, "tokens": shared["tokens"], "nats": np.stack([result["token_nats"] for result in results]),
-            "seen": np.stack([result["token_seen"] for result in results]),
-        })  # fmt: skip
-    cost = flops_per_token(first.model, first.training.sequence)
-    curve = [
-        {"seed": run.seed, "tokens": row["tokens"], "flops": row["tokens"] * 3 * cost, "train": row["loss"], **losses}
-        for run, result in pairs
-        for row in result["curve"]
-        if (losses := row.get("validation"))
+def _steps(scored: Scored) -> pd.DataFrame:
+    """Return a line per step, also of runs that diverged."""
+    lines = [
+        (run.seed, step, row["loss"], row["norm"])
+        for run, result in zip(scored.runs, scored.results, strict=True)
+        for step, row in enumerate(result["curve"], 1)
     ]
-    save_frame(scored.out / "curve.csv", pd.DataFrame(curve))
-    means = [_means(result["buckets"]) for result in results]
-    loss = {
+    frame = pd.DataFrame(lines, columns=["seed", "step", "loss", "norm"])
+    return frame.astype({"loss": np.float32, "norm": np.float32})
+
+
+def _buckets(result: dict) -> pd.DataFrame:
+    return result["buckets"].round(6)
+
+
+def _documents(scored: Scored) -> pd.DataFrame:
+    """Return sums over the first seeds, of counts of SUMMED and of all, as far as the first seeds didn't diverge."""
+    shared = scored.ended[0][1]
+    kept = shared["document_tokens"] > 0
+    ended = next((n for n, run in enumerate(scored.runs) if run.diverged is not None), len(scored.runs))
+    counts = sorted({count for count in (*SUMMED, len(scored.runs)) if count <= ended})
+    sums = [np.sum([result["documents"][kept] for result in scored.results[:count]], axis=0) for count in counts]
+    return long(
+        ("sum", "document"),
+        seeds=np.array(counts, np.int64)[:, None],
+        source=shared["document_source"][kept],
+        tokens=shared["document_tokens"][kept],
+        nats=np.reshape(sums, (len(counts), kept.sum())),
+    )
+
+
+def _curve(scored: Scored) -> pd.DataFrame:
+    cost = 3 * flops_per_token(scored.runs[0].model, scored.runs[0].training.sequence)
+    lines = [
+        (run.seed, row["tokens"], source, row["tokens"] * cost, row["loss"], nats)
+        for run, result in scored.ended
+        for row in result["curve"]
+        for source, nats in row.get("validation", {}).items()
+    ]
+    return pd.DataFrame(lines, columns=["seed", "tokens", "source", "flops", "train", "nats"]).round(6)
+
+
+def _context(result: dict, what: str) -> pd.DataFrame:
+    sums = result["context"]
+    if what == "position":
+        nats, tokens = sums["by_position"], sums["by_position_tokens"]
+    else:
+        nats, tokens = sums["by_target"][CONTEXTS.index(what)], sums["by_target_tokens"]
+    at, source = np.array(position_edges(2**20)[: nats.shape[1]]), result["document_source"][sums["document"]]
+    axes = ("document", "bucket")
+    return long(axes, what=np.array(what), at=at, source=source[:, None], tokens=tokens, nats=nats)
+
+
+def _tokens(result: dict) -> pd.DataFrame:
+    return long(("token",), tokens=result["tokens"], nats=result["token_nats"], seen=result["token_seen"])
+
+
+def _loss(scored: Scored) -> dict[str, dict[str, float]]:
+    """Return means over seeds."""
+    means = [_means(result["buckets"]) for _, result in scored.ended]
+    return {
         name: {unit: round(float(np.mean([mean[name][unit] for mean in means])), 6) for unit in means[0][name]}
         for name in means[0]
     }
-    return {"loss": loss, "unigram_nats_per_token": round(unigram_entropy(first, settings), 6)}
 
 
-def write(scored: Scored) -> dict:
-    """Write one arm's score files (all its seeds) but summary.json; return its content. Equal results, equal bytes."""
-    about = _write_steps(scored)
+def tables(scored: Scored) -> tuple[dict, dict[str, pd.DataFrame]]:
+    """Return training, costs and mean losses of an arm, and those of its tables that recipes read (all its seeds)."""
+    about, made = _about(scored), {}
+    if "steps" in scored.given["wanted"]:
+        made["steps"] = _steps(scored)
     if any("buckets" in result for result in scored.results):
-        about |= _write_losses(scored, scored.given["asked"])
-    return about
+        made |= {"losses": scored.lines(_buckets), "documents": _documents(scored), "curve": _curve(scored)}
+        entropy = unigram_entropy(scored.runs[0], scored.given["asked"])
+        about |= {"loss": _loss(scored), "unigram_nats_per_token": round(entropy, 6)}
+        if "context" in scored.ended[0][1]:
+            made["context"] = pd.concat([scored.lines(_context, what) for what in ("position", *CONTEXTS)])
+            made["tokens"] = scored.lines(_tokens)
+    return about, {name: frame for name, frame in made.items() if len(frame)}

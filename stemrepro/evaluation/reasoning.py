@@ -1,9 +1,11 @@
 """Any task or group of lm-eval's, generation too, by its own code and its own metric.
 
-The paper reports such tasks next to its eight benchmarks. Files are written per arm: reasoning.npz and summary.json
-(means). reasoning.npz holds, for each task and group, the metric of every item by seed, the item's length, and the
-points that need no knowledge. A run that diverged has none. These tasks read the Hugging Face hub. The items of all
-members of a group are put together, so that each item counts the same.
+The paper reports such tasks next to its eight benchmarks. The table reasoning has a line per task or group, seed and
+item. A run that diverged has none. These tasks read the Hugging Face hub. The items of all members of a group are put
+together, so that each item counts the same.
+
+* value: points under the task's metric, of 100; floor: the points that need no knowledge;
+* length: in words, or as the task says; cut: whether the prompt is longer than the model's context.
 
 RULER's tasks make their items by the run's tokenizer, at those of its lengths that the run's context holds.
 """
@@ -17,6 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pandas as pd
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
@@ -27,15 +30,13 @@ from stemrepro.config.scores import PlannedReasoning
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.lm import StemLM
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored, save_arrays
+from stemrepro.evaluation.writing import Scored
 from stemrepro.training.run import Run
 
 SHOTS = 1234
 """Seed of the examples before a question, and of items that are made: lm-eval's own, the same for every run."""
 GUESSES = 5
 """How many of the most frequent answers are tried as the one answer to everything."""
-FIELDS = ("length", "floor", "cut", "clusters")
-"""Arrays of each task in reasoning.npz, each [items]; there is "value" [seeds, items] too."""
 LENGTHS = (4096, 8192, 16384, 32768, 65536, 131072)
 """Tokens of RULER's items with their answers."""
 BY_LENGTH = "max_length"
@@ -113,20 +114,22 @@ def task_items(task: ConfigurableTask, name: str, samples: list[dict], metric: s
     items = []
     for sample in samples:
         prompt, told = str(sample["arguments"][0][0]), sample["doc"].get("length")  # in words, as LongBench says
-        items.append({
-            "value": 100 * float(sample[metric_of(metric, sample["doc"])]),
-            "length": int(told) if isinstance(told, int | float) else len(prompt.split()),
-            "floor": floor,
-            "cut": len(lm.tok_encode(prompt)) >= lm.context,
-            "clusters": f"{name}/{sample['doc_id']}",
-        })  # fmt: skip
+        items.append(
+            {
+                "value": 100 * float(sample[metric_of(metric, sample["doc"])]),
+                "length": int(told) if isinstance(told, int | float) else len(prompt.split()),
+                "floor": floor,
+                "cut": len(lm.tok_encode(prompt)) >= lm.context,
+                "cluster": f"{name}/{sample['doc_id']}",
+            }
+        )
     return items
 
 
 def score_tasks(
     lm: StemLM, manager: TaskManager, planned: PlannedReasoning, report: Callable
-) -> dict[str, dict[str, np.ndarray]]:
-    """Return for each task or group "value" and FIELDS [items]; `report` gets the share that is done."""
+) -> dict[str, pd.DataFrame]:
+    """Return for each task or group a line per item; `report` gets the share that is done."""
     results = {}
     for number, (name, metric) in enumerate(planned.tasks.items()):
         tasks = members(manager, name)
@@ -134,13 +137,11 @@ def score_tasks(
         lm.on_batch = lambda *_, share=share: report(share)
         samples = evaluate(lm, {"tasks": tasks}, limit=planned.items, bootstrap_iters=0)["samples"]
         rows = [row for member, task in tasks.items() for row in task_items(task, member, samples[member], metric, lm)]
-        results[name] = {field: np.array([row[field] for row in rows]) for field in ("value", *FIELDS)}
+        results[name] = pd.DataFrame(rows)
     return results
 
 
-def score(
-    run: Run, report: Callable, asked: PlannedReasoning, tokenizer_file: Path
-) -> dict[str, dict[str, np.ndarray]]:
+def score(run: Run, report: Callable, asked: PlannedReasoning, tokenizer_file: Path) -> dict[str, pd.DataFrame]:
     """Score one run on the planned tasks; {} where none is planned or the run diverged."""
     if run.diverged is not None or not asked.tasks:
         return {}
@@ -152,20 +153,20 @@ def score(
         return score_tasks(lm, manager, asked, lambda share: report(int(share * run.training.steps), np.nan, 0.0))
 
 
-def write(scored: Scored) -> dict:
-    """Write reasoning.npz of one arm (all its seeds); return the content of summary.json."""
-    pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if result]
-    if not pairs:
-        return {"tasks": {}}
-    arrays: dict[str, np.ndarray] = {"seeds": np.array([run.seed for run, _ in pairs])}
-    tasks = {}
-    for name, first in pairs[0][1].items():
-        value = np.stack([result[name]["value"] for _, result in pairs]).astype(np.float32)
-        arrays |= {f"{name}/value": value} | {f"{name}/{field}": first[field] for field in FIELDS}
-        tasks[name] = {
-            "items": value.shape[1],
-            "mean": round(float(value.mean()), 6),
-            "floor": round(float(first["floor"].mean()), 6),
+def _items(result: dict[str, pd.DataFrame], name: str) -> pd.DataFrame:
+    return result[name].assign(task=name, item=np.arange(len(result[name])))
+
+
+def tables(scored: Scored) -> tuple[dict, dict[str, pd.DataFrame]]:
+    """Return the means of an arm by task or group, and its table (all its seeds)."""
+    names = list(scored.ended[0][1]) if scored.ended else []
+    frames = {name: scored.lines(_items, name) for name in names}
+    about = {
+        name: {
+            "items": int(frame["item"].nunique()),
+            "mean": round(float(frame["value"].mean()), 6),
+            "floor": round(float(frame["floor"].mean()), 6),
         }
-    save_arrays(scored.out / "reasoning.npz", arrays)
-    return {"tasks": tasks}
+        for name, frame in frames.items()
+    }
+    return {"tasks": about}, {"reasoning": pd.concat(frames.values())} if frames else {}

@@ -1,7 +1,7 @@
 """How often a model gives the right value after a key that came earlier in its context, by number of pairs and length.
 
-Files are written per arm: recall.csv and summary.json. recall.csv has a line per seed, number of pairs and length:
-queries and right answers, of all queries and of the first query of each key.
+The table recall has a line per seed, number of pairs and length: queries and right answers, of all queries and of the
+first query of each key.
 """
 
 from collections.abc import Callable
@@ -72,6 +72,6 @@ def score(run: Run, report: Callable, asked: Recall, tokenizer_file: Path, keys:
     return pd.DataFrame(rows, columns=["pairs", "length", "queries", "right", "first_queries", "first_right"])
 
 
-def write(scored: Scored) -> dict:
-    """Write recall.csv of one arm (all its seeds); summary.json says nothing more."""
-    return scored.save_lines("recall.csv")
+def tables(scored: Scored) -> tuple[dict, dict[str, pd.DataFrame]]:
+    """Return nothing more of an arm, and its table (all its seeds)."""
+    return {}, {"recall": scored.lines(pd.DataFrame).round(6)} if scored.ended else {}

@@ -1,12 +1,12 @@
 """Decision accuracy: how often a cheaper setting calls a comparison of two arms as a ladder's last rung does."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
-from stemrepro.measures.scaling import Scaling
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.effect import Effect
 
 
 @dataclass(frozen=True)
@@ -26,26 +26,27 @@ class Agreement:
     wrong: float
 
 
-def sign(contrast: Contrast) -> int:
+def sign(effect: Effect) -> int:
     """Return -1 or 1 where the 95% interval lies below or above 0, else 0."""
-    low, high = contrast.interval(0.05)
+    low, high = effect.interval(0.05)
     return int(low > 0) - int(high < 0)
 
 
-def agreement(measure: Scaling, arms: tuple[str, ...], variant: str, seeds: int) -> Agreement:
-    """Compare the prose losses of every pair of arms at a variant with those of the same pair at the scale itself.
+def agreement(pairs: Iterable[tuple[Effect, Effect]], seeds: int) -> Agreement:
+    """Compare a cheaper setting with the last rung, at which all seeds count.
 
-    At the variant each choice of `seeds` seeds is called; at the scale itself all of its seeds count.
+    Args:
+        pairs: for two arms each their difference at the last rung, and at the setting.
+        seeds: of the setting, of which each choice is called.
     """
-    shares, pairs = [], 0
-    for pair in combinations(arms, 2):
-        if not (end := sign(measure.gap(*pair, None))):
+    shares, told = [], 0
+    for last, cheap in pairs:
+        if not (end := sign(last)):
             continue
-        pairs += 1
-        gap = measure.gap(*pair, variant)
-        for chosen in combinations(range(len(gap.differences)), seeds):
-            contrast = Contrast(gap.differences[list(chosen)])
-            called = end * sign(contrast)
-            shares.append((end * contrast.mean > 0, called > 0, called < 0))
+        told += 1
+        for chosen in combinations(cheap.differences, seeds):
+            effect = Effect(np.array(chosen))
+            called = end * sign(effect)
+            shares.append((end * effect.mean > 0, called > 0, called < 0))
     same, right, wrong = np.mean(shares, axis=0) if shares else (np.nan,) * 3
-    return Agreement(pairs, float(same), float(right), float(wrong))
+    return Agreement(told, float(same), float(right), float(wrong))

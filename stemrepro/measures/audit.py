@@ -1,14 +1,15 @@
 """The paper's own arithmetic: what follows from its printed numbers, without a run of ours.
 
-Nothing here is random but the item error, whose discordance is assumed and stated. Sections of the paper: Table 1
-(cost), Tables 3 and 4 (accuracies, parameters, ROI), Tables 5 and 6 (long context).
+A row is "table-3-350m/dense". Nothing here is random but the item error, whose discordance is assumed and stated.
+Sections of the paper: Table 1 (cost), Tables 3 and 4 (accuracies, parameters, ROI), Tables 5 and 6 (long context).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
@@ -16,9 +17,10 @@ from stemrepro.config.arm import Arm, shaped
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.paper import Paper
 from stemrepro.config.recipe import Recipe
-from stemrepro.config.scale import Shape
-from stemrepro.measures.base import Measure
-from stemrepro.measures.metric import Field, metric
+from stemrepro.measures.base import call
+from stemrepro.measures.costs import dense_and_stem
+from stemrepro.measures.metric import ShapeName
+from stemrepro.measures.scores import Scores
 from stemrepro.model.config import layers_of
 from stemrepro.model.cost import parameter_counts, table_1_saving
 
@@ -61,6 +63,10 @@ def item_error(first: np.ndarray, second: np.ndarray, items: np.ndarray, discord
     return float(100 * np.sqrt(((q - (p - r) ** 2) / items).sum()) / len(items))
 
 
+def _blocks(catalog: Catalog, recipe: Recipe) -> tuple[str, ...]:
+    return tuple(catalog.paper.blocks)
+
+
 def _rows(catalog: Catalog, recipe: Recipe) -> tuple[str, ...]:
     return tuple(f"{name}/{row}" for name, block in catalog.paper.blocks.items() for row in block.rows)
 
@@ -70,171 +76,186 @@ def _groups(catalog: Catalog, recipe: Recipe) -> set[str]:
     return {"-".join(parts[:count]) for parts in words for count in range(1, len(parts))}
 
 
-class PaperAudit(Measure):
-    """Quantities that follow from the paper's printed numbers and published shapes; a row is "table-3-350m/dense"."""
-
-    fields: ClassVar[dict[str, Field]] = {
-        "block": lambda catalog, recipe: tuple(catalog.paper.blocks),
-        "row": _rows,
-        "without": {f"without {task}": task for task in EIGHT},
-        "prefix": ("multihop", "code", ""),
-        "group": _groups,
-    }
-
-    @property
-    def paper(self) -> Paper:
-        return self.inputs.catalog.paper
-
-    @property
-    def shapes(self) -> dict[str, Shape]:
-        return self.inputs.catalog.shapes
-
-    def accuracies(self, row: str) -> np.ndarray:
-        """Return the eight accuracies of a row, "table-3-350m/dense", in percent [8]; NaN where the paper has none."""
-        return np.array([self.paper.value(f"{row}/{task}") for task in EIGHT])
-
-    def items(self, kind: str = "items") -> np.ndarray:
-        """Return the sizes of the eight test sets, or `padded` to a multiple of 128 [8]."""
-        return np.array([int(self.paper.value(f"test-sizes/{kind}/{task}")) for task in EIGHT])
-
-    @metric("average:{block}", "largest distance of a printed average from its tasks' mean, in points", exact=True)
-    def average_deviation(self, block: str) -> float:
-        rows = [f"{block}/{row}" for row in self.paper.blocks[block].rows]
-        gaps = [abs(self.accuracies(row).mean() - self.paper.value(f"{row}/average")) for row in rows]
-        return float(np.nanmax(gaps))  # over the rows that have all eight
-
-    @metric("roi:{row}", "average accuracy per forward GFLOP relative to dense", exact=True)
-    def roi(self, row: str) -> float:
-        block = row.split("/")[0]
-        numbers, dense = self.paper.row(row), self.paper.row(f"{block}/dense")
-        return (numbers["average"] / numbers["gflops"]) / (dense["average"] / dense["gflops"])
-
-    def counts(self, row: str) -> dict[str, int]:
-        """Return the parameters of a row's model in closed form, from the published shape."""
-        block, _, arm = row.partition("/")
-        ffn = "dense" if arm == "dense" else "stem"
-        return parameter_counts(shaped(self.shapes[SHAPE_OF[block]], Arm(ffn=ffn, placement=PLACEMENT_OF[arm])))
-
-    @metric("active:{row}", "active parameters in billions, from the shape", exact=True)
-    def active(self, row: str) -> float:
-        return self.counts(row)["active"] / 1e9
-
-    @metric("gflops:{row}", "forward GFLOPs per token by the paper's rule", exact=True)
-    def gflops(self, row: str) -> float:
-        return 2 * self.active(row)
-
-    def total(self, row: str, convention: Literal["tensors", "kept"]) -> float:
-        """Return the total parameters in billions; by "kept" no up-projection is subtracted."""
-        return self.counts(row)[{"tensors": "total", "kept": "paper_total"}[convention]] / 1e9
-
-    @metric("nearer_total:{row}", "total parameters in billions by the nearer of two ways to count", exact=True)
-    def nearer_total(self, row: str) -> float:
-        ways = [self.total(row, convention) for convention in ("tensors", "kept")]
-        return min(ways, key=lambda value: abs(value - self.paper.value(f"{row}/total")))
-
-    def hash_totals(self, row: str) -> dict[int, float]:
-        """Return the total parameters in billions of Hash-MoE with 16 experts, by the number of its MoE layers."""
-        shape = self.shapes[SHAPE_OF[row.split("/")[0]]]
-        expert = 3 * shape.width * shape.ffn_width
-        dense = self.counts(row.replace("hash-moe", "dense"))["total"]
-        return {layers: (dense + layers * (HASH_EXPERTS - 1) * expert) / 1e9 for layers in range(1, shape.layers + 1)}
-
-    @metric("hash_total:{row}", "total parameters in billions of the nearest number of Hash-MoE layers", exact=True)
-    def hash_total(self, row: str) -> float:
-        return min(self.hash_totals(row).values(), key=lambda value: abs(value - self.paper.value(f"{row}/total")))
-
-    @metric("table_spread:{block}", "largest less smallest table that printed totals imply, in billions", exact=True)
-    def table_spread(self, block: str) -> float:
-        layers = self.shapes[SHAPE_OF[block]].layers
-        dense = self.paper.value(f"{block}/dense/total")
-        rows = [row for row in self.paper.blocks[block].rows if row.startswith("stem-")]
-        more = {row: self.paper.value(f"{block}/{row}/total") - dense for row in rows}
-        sizes = [total / len(layers_of(PLACEMENT_OF[row], layers)) for row, total in more.items()]
-        return max(sizes) - min(sizes)
-
-    @metric("saved:{shape}", "percent of a layer's multiply-adds that Table 1 says is saved", exact=True)
-    def saved(self, shape: Shape) -> float:
-        return 100 * table_1_saving(shape, 4096)
-
-    @metric("misfits:{row}", "tasks whose accuracy is no whole number of right answers", exact=True)
-    def misfits(self, row: str, kind: str = "items") -> int:
-        pairs = zip(self.accuracies(row), self.items(kind), strict=True)
-        return sum(not math.isnan(value) and not fits(value, size) for value, size in pairs)
-
-    def scorer(self, row: str) -> str:
-        """Return which item counts explain a row: "true sizes", "padded sizes" (to 128) or "neither"."""
-        sizes = {"true sizes": "items", "padded sizes": "padded"}
-        return next((words for words, kind in sizes.items() if not self.misfits(row, kind)), "neither")
-
-    def chance(self, row: str) -> float:
-        """Return the chance that numbers from elsewhere would all fit the item counts that explain a row, or NaN."""
-        kind = {"true sizes": "items", "padded sizes": "padded"}.get(self.scorer(row))
-        if kind is None:
-            return math.nan
-        pairs = zip(self.accuracies(row), self.items(kind), strict=True)
-        return math.prod(chance_of_fit(int(size)) for value, size in pairs if not math.isnan(value))
-
-    @metric("ffn_saved:", "percent of a replaced FFN's multiply-adds that is saved", exact=True)
-    def ffn_saved(self) -> float:
-        shape = self.shapes["llama-3.2-1b"]
-        dense, stem = (shaped(shape, Arm(ffn=f, placement=p)) for f, p in (("dense", "none"), ("stem", "full")))
-        matrix = shape.width * shape.ffn_width
-        removed = (parameter_counts(dense)["active"] - parameter_counts(stem)["active"]) / len(stem.replaced_layers)
-        return 100 * removed / (3 * matrix)
-
-    @metric("flops_saved:{row}", "percent of the model's printed GFLOPs that is saved", exact=True)
-    def flops_saved(self, row: str) -> float:
-        return 100 * (1 - self.paper.value(f"{row}/gflops") / self.paper.value(f"{row.split('/')[0]}/dense/gflops"))
-
-    @metric("gain:{row}[:{without}]", "average difference to dense in points", exact=True)
-    def gain(self, row: str, without: str | None = None) -> float:
-        kept = [task != without for task in EIGHT]
-        return float((self.accuracies(row) - self.accuracies(f"{row.split('/')[0]}/dense"))[kept].mean())
-
-    @metric("within_items:{block}", "1 where a gain is within what other items might have given", exact=True)
-    def within_items(self, block: str) -> int:
-        """Return 1 where the mean gain of STEM 1/3 is within the 95% half width of two unrelated models, else 0."""
-        first, second = self.accuracies(f"{block}/stem-third"), self.accuracies(f"{block}/dense")
-        return int((first - second).mean() <= Z95 * item_error(first, second, self.items(), None))
-
-    @metric("shrinks:{block}:{prefix}", "how often the lead gets smaller with length", exact=True)
-    def shrinks(self, block: str, prefix: str) -> int:
-        stem, dense = self.paper.row(f"{block}/stem-third"), self.paper.row(f"{block}/dense")
-        lead = [stem[column] - dense[column] for column in stem if column.startswith(prefix)]
-        return int((np.diff(lead) < 0).sum())
-
-    @metric("below_majority:{block}", "BoolQ cells below the most frequent answer", exact=True)
-    def below_majority(self, block: str) -> int:
-        value = self.paper.value
-        most = 100 * value("test-sizes/most_frequent_answer/boolq") / value("test-sizes/items/boolq")
-        return sum(value(f"{block}/{row}/boolq") < most for row in self.paper.blocks[block].rows)
-
-    @metric(
-        "deviating:{group}",
-        "estimates whose names begin so and that aren't what is printed; a slip of the last digit doesn't count",
-        exact=True,
-    )
-    def deviating(self, group: str) -> int:
-        members = [one for name, one in self.inputs.recipe.estimates.items() if name.startswith(f"{group}-")]
-        values = {one: self.value(one.metric) for one in members}
-        return sum(one.deviates(value) and not one.slips(value) for one, value in values.items())
+Block, Row = Annotated[str, _blocks], Annotated[str, _rows]
 
 
-def granularity(audit: PaperAudit) -> pd.DataFrame:
+def _dense(row: str) -> str:
+    return f"{row.partition('/')[0]}/dense"
+
+
+def accuracies(paper: Paper, row: str) -> np.ndarray:
+    """Return the eight accuracies of a row in percent [8]; NaN where the paper has none."""
+    return np.array([paper.value(f"{row}/{task}") for task in EIGHT])
+
+
+def items_of(paper: Paper, kind: str = "items") -> np.ndarray:
+    """Return the sizes of the eight test sets, or `padded` to a multiple of 128 [8]."""
+    return np.array([int(paper.value(f"test-sizes/{kind}/{task}")) for task in EIGHT])
+
+
+def counts(catalog: Catalog, row: str) -> dict[str, int]:
+    """Return the parameters of a row's model in closed form, from the published shape."""
+    block, _, arm = row.partition("/")
+    ffn = "dense" if arm == "dense" else "stem"
+    return parameter_counts(shaped(catalog.shapes[SHAPE_OF[block]], Arm(ffn=ffn, placement=PLACEMENT_OF[arm])))
+
+
+def total(catalog: Catalog, row: str, convention: Literal["tensors", "kept"]) -> float:
+    """Return the total parameters in billions; by "kept" no up-projection is subtracted."""
+    return counts(catalog, row)[{"tensors": "total", "kept": "paper_total"}[convention]] / 1e9
+
+
+def average(scores: Scores, block: Block) -> float:
+    """Largest distance of a printed average from its tasks' mean, in points."""
+    paper = scores.catalog.paper
+    rows = [f"{block}/{row}" for row in paper.blocks[block].rows]
+    gaps = [abs(accuracies(paper, row).mean() - paper.value(f"{row}/average")) for row in rows]
+    return float(np.nanmax(gaps))  # over the rows that have all eight
+
+
+def roi(scores: Scores, row: Row) -> float:
+    """Average accuracy per forward GFLOP relative to dense."""
+    numbers, dense = scores.catalog.paper.row(row), scores.catalog.paper.row(_dense(row))
+    return (numbers["average"] / numbers["gflops"]) / (dense["average"] / dense["gflops"])
+
+
+def active(scores: Scores, row: Row) -> float:
+    """Active parameters in billions, from the shape."""
+    return counts(scores.catalog, row)["active"] / 1e9
+
+
+def gflops(scores: Scores, row: Row) -> float:
+    """Forward GFLOPs per token by the paper's rule."""
+    return 2 * active(scores, row)
+
+
+def _nearest(scores: Scores, row: str, totals: Iterable[float]) -> float:
+    printed = scores.catalog.paper.value(f"{row}/total")
+    return min(totals, key=lambda value: abs(value - printed))
+
+
+def nearer_total(scores: Scores, row: Row) -> float:
+    """Total parameters in billions by the nearer of two ways to count."""
+    return _nearest(scores, row, [total(scores.catalog, row, convention) for convention in ("tensors", "kept")])
+
+
+def hash_total(scores: Scores, row: Row) -> float:
+    """Total parameters in billions of the nearest number of Hash-MoE layers."""
+    shape = scores.catalog.shapes[SHAPE_OF[row.partition("/")[0]]]
+    dense = counts(scores.catalog, _dense(row))["total"]
+    layer = (HASH_EXPERTS - 1) * 3 * shape.width * shape.ffn_width
+    return _nearest(scores, row, [(dense + layers * layer) / 1e9 for layers in range(1, shape.layers + 1)])
+
+
+def table_spread(scores: Scores, block: Block) -> float:
+    """Largest less smallest table that printed totals imply, in billions."""
+    paper, layers = scores.catalog.paper, scores.catalog.shapes[SHAPE_OF[block]].layers
+    dense = paper.value(f"{block}/dense/total")
+    rows = [row for row in paper.blocks[block].rows if row.startswith("stem-")]
+    sizes = [(paper.value(f"{block}/{row}/total") - dense) / len(layers_of(PLACEMENT_OF[row], layers)) for row in rows]
+    return max(sizes) - min(sizes)
+
+
+def saved(scores: Scores, shape: ShapeName) -> float:
+    """Percent of a layer's multiply-adds that Table 1 says is saved."""
+    return 100 * table_1_saving(scores.catalog.shapes[shape], 4096)
+
+
+def _misfits(paper: Paper, row: str, kind: str) -> int:
+    pairs = zip(accuracies(paper, row), items_of(paper, kind), strict=True)
+    return sum(not math.isnan(value) and not fits(value, size) for value, size in pairs)
+
+
+def misfits(scores: Scores, row: Row) -> int:
+    """Tasks whose accuracy is no whole number of right answers."""
+    return _misfits(scores.catalog.paper, row, "items")
+
+
+SIZES = {"true sizes": "items", "padded sizes": "padded"}
+
+
+def scorer(paper: Paper, row: str) -> str:
+    """Return which item counts explain a row: "true sizes", "padded sizes" (to 128) or "neither"."""
+    return next((words for words, kind in SIZES.items() if not _misfits(paper, row, kind)), "neither")
+
+
+def chance(paper: Paper, row: str) -> float:
+    """Return the chance that numbers from elsewhere would all fit the item counts that explain a row, or NaN."""
+    kind = SIZES.get(scorer(paper, row))
+    if kind is None:
+        return math.nan
+    pairs = zip(accuracies(paper, row), items_of(paper, kind), strict=True)
+    return math.prod(chance_of_fit(int(size)) for value, size in pairs if not math.isnan(value))
+
+
+def ffn_saved(scores: Scores) -> float:
+    """Percent of a replaced FFN's multiply-adds that is saved."""
+    shape = scores.catalog.shapes["llama-3.2-1b"]
+    dense, stem = dense_and_stem(shape, "full")
+    removed = (parameter_counts(dense)["active"] - parameter_counts(stem)["active"]) / len(stem.replaced_layers)
+    return 100 * removed / (3 * shape.width * shape.ffn_width)
+
+
+def flops_saved(scores: Scores, row: Row) -> float:
+    """Percent of the model's printed GFLOPs that is saved."""
+    printed, dense = (scores.catalog.paper.value(f"{of}/gflops") for of in (row, _dense(row)))
+    return 100 * (1 - printed / dense)
+
+
+def gain(scores: Scores, row: Row, without: Annotated[str, EIGHT] | None = None) -> float:
+    """Average difference to dense in points.
+
+    Args:
+        without: a task that is left out.
+    """
+    kept, paper = [task != without for task in EIGHT], scores.catalog.paper
+    return float((accuracies(paper, row) - accuracies(paper, _dense(row)))[kept].mean())
+
+
+def within_items(scores: Scores, block: Block) -> int:
+    """1 where a gain is within what other items might have given.
+
+    It is the mean gain of STEM 1/3, and the 95% half width of two unrelated models.
+    """
+    paper = scores.catalog.paper
+    first, second = accuracies(paper, f"{block}/stem-third"), accuracies(paper, f"{block}/dense")
+    return int(gain(scores, f"{block}/stem-third") <= Z95 * item_error(first, second, items_of(paper), None))
+
+
+def shrinks(scores: Scores, block: Block, prefix: Literal["multihop", "code", ""] = "") -> int:
+    """How often the lead gets smaller with length."""
+    stem, dense = (scores.catalog.paper.row(f"{block}/{arm}") for arm in ("stem-third", "dense"))
+    lead = [stem[column] - dense[column] for column in stem if column.startswith(prefix)]
+    return int((np.diff(lead) < 0).sum())
+
+
+def below_majority(scores: Scores, block: Block) -> int:
+    """BoolQ cells below the most frequent answer."""
+    paper, value = scores.catalog.paper, scores.catalog.paper.value
+    most = 100 * value("test-sizes/most_frequent_answer/boolq") / value("test-sizes/items/boolq")
+    return sum(value(f"{block}/{row}/boolq") < most for row in paper.blocks[block].rows)
+
+
+def deviating(scores: Scores, group: Annotated[str, _groups]) -> int:
+    """Estimates whose names begin so and that aren't what is printed; a slip of the last digit doesn't count."""
+    members = [one for name, one in scores.recipe.estimates.items() if name.startswith(f"{group}-")]
+    values = [call(one.metric, scores.catalog, scores.recipe).value(scores) for one in members]
+    return sum(one.deviates(value) and not one.slips(value) for one, value in zip(members, values, strict=True))
+
+
+def granularity(paper: Paper) -> pd.DataFrame:
     """Return every accuracy of Tables 3 and 4, and whether it fits the true and the padded test size, by chance too."""
     import pandas as pd
 
-    rows = []
+    rows, sizes = [], [items_of(paper, kind) for kind in SIZES.values()]
     for block in ("table-3-350m", "table-3-1b", "table-4"):
-        for row in audit.paper.blocks[block].rows:
-            cells = zip(EIGHT, audit.accuracies(f"{block}/{row}"), audit.items(), audit.items("padded"), strict=True)
-            for task, value, size, padded in cells:
-                if not math.isnan(value):
-                    rows.append({
-                        "block": block, "row": row, "task": task, "value": value, "items": size, "padded": padded,
-                        "right_of_items": round(value * size / 100, 4),
-                        "right_of_padded": round(value * padded / 100, 4),
-                        "fits_items": fits(value, size), "fits_padded": fits(value, padded),
-                        "chance_items": chance_of_fit(size), "chance_padded": chance_of_fit(padded),
-                    })  # fmt: skip
+        for row in paper.blocks[block].rows:
+            for task, value, size, padded in zip(EIGHT, accuracies(paper, f"{block}/{row}"), *sizes, strict=True):
+                if math.isnan(value):
+                    continue
+                both = {"items": size, "padded": padded}
+                cell = {"block": block, "row": row, "task": task, "value": value} | both
+                cell |= {f"right_of_{name}": round(value * count / 100, 4) for name, count in both.items()}
+                cell |= {f"fits_{name}": fits(value, count) for name, count in both.items()}
+                rows.append(cell | {f"chance_{name}": chance_of_fit(count) for name, count in both.items()})
     return pd.DataFrame(rows)

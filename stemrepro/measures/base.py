@@ -1,47 +1,77 @@
-"""What a measure is: the meaning of a recipe's metrics, against which its claims are checked when recipes are read."""
+"""Measures: files of functions that metrics name, and conditions under which claims can be tested."""
 
+import inspect
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
-from typing import ClassVar
+from types import ModuleType
+from typing import Any, TypeVar
 
 import numpy as np
 
+from stemrepro import measures
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.config.catalog import Catalog
-from stemrepro.config.recipe import Claim, Estimate, Recipe
-from stemrepro.measures import MEASURES
-from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.metric import LOSS_UNIT, Field, Parsed, parse
+from stemrepro.config.recipe import Claim, Estimate, Metric, Recipe
+from stemrepro.measures import metric as metrics
+from stemrepro.measures.metric import LOSS_UNIT, Call, metrics_of
 from stemrepro.measures.protocol import check_one_plan
-from stemrepro.verdicts.contrast import Contrast, of_share
-from stemrepro.verdicts.rule import NOT_ATTEMPTED, TOO_EASY, TOO_SMALL
+from stemrepro.measures.scores import Scores
+from stemrepro.verdicts.effect import Effect, of_share
+from stemrepro.verdicts.rule import TOO_EASY, TOO_SMALL
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
-class Precondition:
-    """What must hold for a claim to be testable.
+class Condition:
+    """What a claim's `requires` looks at.
 
     Attributes:
-        words: what it asks.
-        fails: what it is where it fails, one of stemrepro.verdicts.rule.UNTESTED.
+        fails: what a claim is where the condition fails, one of stemrepro.verdicts.rule.UNTESTED.
         arms: whose scores it looks at. A claim may share one of them, never its whole contrast: else it could not fail.
         any_of: whose scores it looks at as well, as far as the recipe has them. It needs one of them.
-        by_effect: does it compare losses with the smallest effect that counts of the claim?
     """
 
-    words: str
     fails: str
     arms: tuple[str, ...]
     any_of: tuple[str, ...] = ()
-    by_effect: bool = False
 
-    @property
-    def looked_at(self) -> tuple[str, ...]:
-        """All arms whose scores it may look at."""
-        return self.arms + self.any_of
+
+def condition(fails: str, arms: tuple[str, ...] = (), any_of: tuple[str, ...] = ()) -> Callable[[F], F]:
+    """Declare a function as a condition, which returns why a claim can't be tested, or None; see Condition.
+
+    The function gets scores, and of the claim's settings and its `smallest_effect` those that it has as arguments. It
+    gets no names of the claim's arms, so that it can't look at the result. Its docstring says what it asks.
+    """
+
+    def declared(function: F) -> F:
+        function.condition = Condition(fails, arms, any_of)  # type: ignore[attr-defined]
+        return function
+
+    return declared
+
+
+def on_scale(levels: Callable[..., "list[Level]"]) -> Callable[[F], F]:
+    """Declare a metric as a share in percent, and how to tell where dense stands on it.
+
+    Args:
+        levels: a function of scores, and of those of the metric's settings that it has as arguments.
+    """
+
+    def declared(function: F) -> F:
+        function.levels = levels  # type: ignore[attr-defined]
+        return function
+
+    return declared
+
+
+def conditions_of(module: ModuleType) -> dict[str, Callable[..., str | None]]:
+    """Return the conditions of a measure by name."""
+    functions = inspect.getmembers(module, inspect.isfunction)
+    return {name: function for name, function in functions if hasattr(function, "condition")}
 
 
 CEILING, LEAD = 95.0, 2.0
@@ -67,7 +97,7 @@ class Level:
     of: str = "what needs no knowledge"
 
     @property
-    def share(self) -> Contrast:
+    def share(self) -> Effect:
         return of_share(self.percent, self.items)
 
     @property
@@ -100,132 +130,107 @@ class Level:
         return None
 
 
-class Measure:
-    """The meaning of metrics. Each is what a method declares by `metric`, each condition one of `preconditions`.
+def measure_module(name: str) -> ModuleType:
+    """Return a file of stemrepro/measures as a module; UserError lists those that exist."""
+    names = [found.name for found in pkgutil.iter_modules(measures.__path__)]
+    if name not in names:
+        raise unknown("measure", name, names, "stemrepro/measures")
+    return import_module(f"{measures.__name__}.{name}")
+
+
+def study_of(recipe: Recipe) -> str:
+    """Return the study whose tables a recipe's measure reads, a module of stemrepro.published, or ""."""
+    return getattr(measure_module(recipe.measure), "STUDY", "")
+
+
+def reads_text(recipe: Recipe) -> bool:
+    """Tell whether a recipe's measure also reads what was counted in the text alone."""
+    return getattr(measure_module(recipe.measure), "READS_TEXT", False)
+
+
+def over(recipe: Recipe) -> str:
+    """Return what the intervals of a recipe without arms are over, or ""."""
+    return getattr(measure_module(recipe.measure), "OVER", "")
+
+
+def scores_of(name: str, catalog: Catalog, scale: str, folder: Path) -> Scores:
+    """Return the scores of a recipe; UserError where they are of two plans.
 
     Args:
-        inputs: a recipe, and the scores of its arms; UserError names a file that is missing or damaged.
+        folder: scores/<scale>.
     """
-
-    fields: ClassVar[dict[str, Field]] = {
-        "variant": lambda catalog, recipe: tuple(recipe.variants),
-        "task": lambda catalog, recipe: (*recipe.tasks, *recipe.groups),
-        "shape": lambda catalog, recipe: catalog.shapes,
-    }
-    """What the words in the braces of metrics may be, besides those of its parents."""
-    preconditions: ClassVar[dict[str, Precondition]] = {}
-    reads_text: ClassVar[bool] = False
-    """Does it also read what was counted in the text alone?"""
-    study: ClassVar[str] = ""
-    """The study of a published model or of the scale's runs whose tables it reads, a module of stemrepro.published."""
-    over: ClassVar[str] = ""
-    """What its intervals are over, where it has neither arms nor seeds."""
-    arms: Mapping = MappingProxyType({})
-    """Scores of the recipe's arms by name; none where nothing is trained."""
-
-    def __init__(self, inputs: Inputs) -> None:
-        self.inputs = inputs
-
-    def parse(self, metric: str) -> Parsed:
-        """Read a metric; UserError names what it can't be."""
-        return parse(type(self), metric, self.inputs.catalog, self.inputs.recipe)
-
-    def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """Return metric(high) - metric(low), a value per seed; Unmeasured where a run diverged."""
-        parsed = self.parse(metric)
-        return parsed.metric.method(self, high, low, **parsed.fields)
-
-    def value(self, metric: str) -> float:
-        """Return the number of an exact claim."""
-        parsed = self.parse(metric)
-        return parsed.metric.method(self, **parsed.fields)
-
-    def levels(self, metric: str) -> list[Level]:
-        """Return where dense stands on a metric in percent, at each place that it compares; none for other metrics."""
-        return []
-
-    def own(self, high: str, low: str, metric: str) -> Contrast | None:
-        """Return the same with each arm at its own studied settings; None where one of them wasn't trained so."""
-        return None
-
-    def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return why a metric can't be tested under a condition, or None; "none" is that of the metric itself.
-
-        It gets no names of arms, so that it can't look at the result, and `smallest_effect` where that is `by_effect`.
-        """
-        return None
-
-    def runs(self) -> dict:
-        """Return everything with a `summary` from which the recipe's results come, by name."""
-        return dict(self.arms)
+    scores = Scores(name, catalog, scale, folder)
+    check_one_plan(scores)
+    return scores
 
 
-def measure_class(name: str) -> type[Measure]:
-    """Return the measure of a name; UserError lists the names that exist."""
-    if name not in MEASURES:
-        raise unknown("measure", name, MEASURES, "stemrepro/measures")
-    return pkgutil.resolve_name(MEASURES[name])
+def call(metric: Metric, catalog: Catalog, recipe: Recipe) -> Call:
+    """Read a recipe's metric; UserError names what it can't be."""
+    return metrics.read(metric, metrics_of(measure_module(recipe.measure)), catalog, recipe, "metric")
 
 
-def scores_of(recipe: Recipe) -> list[Path]:
-    """Return the score folders that a recipe reads, below scores/<scale>."""
-    folders = [Path(part) / address.path for address, parts in recipe.scored().items() for part in parts]
-    measure = measure_class(recipe.measure)
-    return folders + [Path("text")] * measure.reads_text + [Path(measure.study)] * bool(measure.study)
+def requirement(asked: Metric, claim: Claim, catalog: Catalog, recipe: Recipe) -> Call:
+    """Read a condition, with the settings of its claim's metric that it has too; UserError names what it can't be."""
+    known, claimed = conditions_of(measure_module(recipe.measure)), call(claim.metric, catalog, recipe).settings
+    return metrics.read(asked, known, catalog, recipe, "condition", claimed)
 
 
-def measured(inputs: Inputs) -> Measure:
-    """Return the measure of a recipe, with the scores of its arms; UserError where these are of two plans."""
-    check_one_plan(inputs)
-    return measure_class(inputs.recipe.measure)(inputs)
-
-
-def refusal(measure: type[Measure], catalog: Catalog, recipe: Recipe, asked: Claim | Estimate) -> str | None:
+def refusal(catalog: Catalog, recipe: Recipe, asked: Claim | Estimate) -> str | None:
     """Return why a measure can't give a claim or an estimate of a recipe, or None."""
     try:
-        parsed = parse(measure, asked.metric, catalog, recipe)
+        read = call(asked.metric, catalog, recipe)
+        if read.exact != (not asked.arms):
+            contrast, number = (
+                "contrast, which needs arms",
+                "number by itself, without arms (a claim's kind is 'exact')",
+            )
+            return f"metric '{read.function.__name__}' is a {number if read.exact else contrast}"
+        if isinstance(asked, Claim):
+            for name in asked.requires:
+                if reason := _refused(requirement(name, asked, catalog, recipe), recipe, asked):
+                    return reason
     except UserError as error:
         return str(error)
-    if parsed.metric.exact != (not asked.arms):
-        contrast, number = "contrast, which needs arms", "number by itself, without arms (a claim's kind is 'exact')"
-        return f"metric '{asked.metric}' is a {number if parsed.metric.exact else contrast}"
-    preconditions = asked.preconditions if isinstance(asked, Claim) else ()
-    reasons = (_refused_precondition(measure, recipe, asked, name) for name in preconditions)
-    return next(filter(None, reasons), None)
-
-
-def _refused_precondition(measure: type[Measure], recipe: Recipe, claim: Claim, name: str) -> str | None:
-    if name not in measure.preconditions:
-        choices = "; ".join(f"{choice} ({one.words})" for choice, one in measure.preconditions.items()) or "none"
-        return f"precondition '{name}' is unknown to this measure; it has {choices}"
-    precondition, arms = measure.preconditions[name], set(recipe.arms)
-    if missing := set(precondition.arms) - arms if arms else set():
-        return f"precondition '{name}' needs the arm '{min(missing)}', which the recipe lacks"
-    if precondition.any_of and not arms & set(precondition.any_of):
-        controls = " or ".join(f"'{arm}'" for arm in precondition.any_of)
-        words = f"precondition '{name}' needs the arm {controls}"
-        return f"{words}; add one to the recipe's arms, or leave the precondition out"
-    if precondition.by_effect and claim.unit != LOSS_UNIT:
-        return f"precondition '{name}' compares losses, so unit must be {LOSS_UNIT} (got '{claim.unit}')"
-    if claim.arms and set(claim.arms) <= set(precondition.looked_at):
-        return f"precondition '{name}' looks at the claim's own contrast, so that the claim could not fail"
     return None
 
 
-def failure(measure: Measure, claim: Claim) -> tuple[str, str] | None:
+def _refused(asked: Call, recipe: Recipe, claim: Claim) -> str | None:
+    of: Condition = asked.function.condition  # type: ignore[attr-defined]
+    words = f"condition '{asked.function.__name__}'"
+    looked_at, arms = (
+        of.arms + of.any_of + tuple(filter(recipe.arms.__contains__, asked.settings.values())),
+        set(recipe.arms),
+    )
+    if missing := set(of.arms) - arms if arms else set():
+        return f"{words} needs the arm '{min(missing)}', which the recipe lacks"
+    if of.any_of and not arms & set(of.any_of):
+        controls = " or ".join(f"'{arm}'" for arm in of.any_of)
+        return f"{words} needs the arm {controls}; add one to the recipe's arms, or leave the condition out"
+    if "smallest_effect" in inspect.signature(asked.function).parameters and claim.unit != LOSS_UNIT:
+        return f"{words} compares losses, so unit must be {LOSS_UNIT} (got '{claim.unit}')"
+    if claim.arms and set(claim.arms) <= set(looked_at):
+        return f"{words} looks at the claim's own contrast, so that the claim could not fail"
+    return None
+
+
+def levels_of(read: Call, scores: Scores) -> "list[Level]":
+    """Return where dense stands on a metric in percent, at each place that it compares; none for other metrics."""
+    levels = getattr(read.function, "levels", None)
+    return read.asked(levels, scores) if levels else []
+
+
+def failure(scores: Scores, claim: Claim) -> tuple[str, str] | None:
     """Return why a claim can't be tested, and of which kind that is, or None.
 
-    The reason is its metric's, else dense's level on it, else that of the first precondition that fails: its 95%
-    interval shows it, so that no noise excuses a claim.
+    The reason is dense's level on its metric, else that of the first condition that fails: its 95% interval shows it,
+    so that no noise excuses a claim.
     """
-    if reason := measure.untestable(claim.metric, "none"):
-        return reason, NOT_ATTEMPTED
-    for level in measure.levels(claim.metric):
+    read = call(claim.metric, scores.catalog, scores.recipe)
+    for level in levels_of(read, scores):
         if off := level.failure():
             return off
-    for name in claim.preconditions:
-        precondition = measure.preconditions[name]
-        effect = {"smallest_effect": claim.smallest_effect} if precondition.by_effect else {}
-        if reason := measure.untestable(claim.metric, name, **effect):
-            return reason, precondition.fails
+    for name in claim.requires:
+        asked = requirement(name, claim, scores.catalog, scores.recipe)
+        if reason := asked.asked(asked.function, scores, smallest_effect=claim.smallest_effect):
+            return reason, asked.function.condition.fails  # type: ignore[attr-defined]
     return None

@@ -6,7 +6,7 @@ from pathlib import Path
 from stemrepro.common.errors import UserError
 from stemrepro.common.paths import RECIPES
 from stemrepro.config.catalog import Catalog, read_recipes
-from stemrepro.measures.base import measure_class, refusal
+from stemrepro.measures.base import measure_module, refusal
 
 
 def load(folder: Path = RECIPES) -> Catalog:
@@ -30,11 +30,11 @@ def _load(folder: Path, _: tuple[tuple[Path, bytes], ...]) -> Catalog:
     for name, recipe in catalog.recipes.items():
         file = folder / f"{name}.yaml"
         try:
-            measure = measure_class(recipe.measure)
+            measure_module(recipe.measure)
         except UserError as error:
             raise UserError(f"{file}: {error}") from error
         for kind, asked in (("claim", recipe.claims), ("estimate", recipe.estimates)):
             for key, one in asked.items():
-                if reason := refusal(measure, catalog, recipe, one):
+                if reason := refusal(catalog, recipe, one):
                     raise UserError(f"{file}: {kind} '{key}': {reason}")
     return catalog

@@ -1,17 +1,18 @@
 """What STEM costs and saves, from the closed forms of stemrepro.model.cost: metrics of recipes/cost_model.yaml."""
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import Annotated, Literal
 
 from stemrepro.config.arm import Arm, shaped
 from stemrepro.config.scale import Shape
-from stemrepro.measures.base import Measure
-from stemrepro.measures.metric import WHOLE, Field, metric
+from stemrepro.measures.metric import ShapeName
+from stemrepro.measures.scores import Scores
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import expected_distinct, flops_per_token, row_bytes, table_1_decode_saving
 from stemrepro.model.traffic import expert_bytes, fsdp_bytes, step_of, width_bytes
 
 PLACEMENTS = ("third", "half", "full")
+Placement = Annotated[str, PLACEMENTS]
 LENGTH = 4096
 """Tokens of context for every claim. With it Table 1 gives the paper's Qwen2.5 fractions."""
 RANKS = (8, 64, 512)
@@ -28,20 +29,20 @@ def dense_and_stem(shape: Shape, placement: str) -> tuple[ModelConfig, ModelConf
     return shaped(shape, Arm(ffn="dense", placement="none")), shaped(shape, Arm(ffn="stem", placement=placement))
 
 
-def layer_saving(shape: Shape, length: int = LENGTH) -> float:
+def saving_of_layer(shape: Shape, length: int = LENGTH) -> float:
     """Return the share of a replaced layer's forward FLOPs that is saved, with the shape's grouped-query attention."""
     dense, _ = dense_and_stem(shape, "full")
     layer = (flops_per_token(dense, length) - 2 * dense.width * dense.vocab) / dense.layers
     return 2 * dense.width * dense.ffn_width / layer
 
 
-def model_saving(shape: Shape, placement: str, length: int = LENGTH) -> float:
+def saving_of_model(shape: Shape, placement: str, length: int = LENGTH) -> float:
     """Return the share of a model's forward FLOPs that is saved, output head included."""
     dense, stem = dense_and_stem(shape, placement)
     return 1 - flops_per_token(stem, length) / flops_per_token(dense, length)
 
 
-def doubled(shape: Shape) -> tuple[float, float]:
+def growth_by_width(shape: Shape) -> tuple[float, float]:
     """Return how many times an FFN's forward FLOPs and a token's row bytes grow when width and ffn_width double."""
     _, small = dense_and_stem(shape, "third")
     large = replace(small, width=2 * small.width, ffn_width=2 * small.ffn_width)
@@ -64,43 +65,33 @@ def traffic(shape: Shape, model: str, ranks: int, placement: str = "third") -> f
     return width_bytes(stem, step, rows)
 
 
-class Costs(Measure):
-    """Closed forms of published shapes; nothing is trained."""
+def layer_saving(scores: Scores, shape: ShapeName) -> float:
+    """Percent of a replaced layer's forward FLOPs that is saved."""
+    return 100 * saving_of_layer(scores.catalog.shapes[shape])
 
-    fields: ClassVar[dict[str, Field]] = {
-        "placement": PLACEMENTS, "sequences": WHOLE, "what": ("compute", "rows"), "stem": STEMS, "rival": RIVALS,
-        "ranks": {str(ranks): ranks for ranks in RANKS},
-    }  # fmt: skip
 
-    @metric("layer_saving:{shape}", "percent of a replaced layer's forward FLOPs that is saved", exact=True)
-    def layer_saving(self, shape: Shape) -> float:
-        return 100 * layer_saving(shape)
+def model_saving(scores: Scores, shape: ShapeName, placement: Placement) -> float:
+    """Percent of a model's forward FLOPs that is saved."""
+    return 100 * saving_of_model(scores.catalog.shapes[shape], placement)
 
-    @metric("model_saving:{shape}:{placement}", "percent of a model's forward FLOPs that is saved", exact=True)
-    def model_saving(self, shape: Shape, placement: str) -> float:
-        return 100 * model_saving(shape, placement)
 
-    @metric("decode_saving:{shape}:{sequences}", "percent of a layer's reads in decoding so many", exact=True)
-    def decode_saving(self, shape: Shape, sequences: int) -> float:
-        return 100 * table_1_decode_saving(shape, LENGTH, sequences)
+def decode_saving(scores: Scores, shape: ShapeName, sequences: int) -> float:
+    """Percent of a layer's reads in decoding so many sequences."""
+    return 100 * table_1_decode_saving(scores.catalog.shapes[shape], LENGTH, sequences)
 
-    @metric("doubled:{shape}:{what}", "by what FLOPs or row bytes grow when widths double", exact=True)
-    def doubled(self, shape: Shape, what: str) -> float:
-        compute, rows = doubled(shape)
-        return compute if what == "compute" else rows
 
-    @metric(
-        "more_traffic:{shape}:{stem}:{rival}",
-        f"how often, on {', '.join(map(str, RANKS))} ranks, each receives more in a step of STEM 1/3 than of the rival",
-        exact=True,
-    )
-    def more_traffic(self, shape: Shape, stem: str, rival: str) -> int:
-        return sum(traffic(shape, stem, ranks) > traffic(shape, rival, ranks) for ranks in RANKS)
+def doubled(scores: Scores, shape: ShapeName, what: Literal["compute", "rows"]) -> float:
+    """By what FLOPs or row bytes grow when widths double."""
+    return growth_by_width(scores.catalog.shapes[shape])[("compute", "rows").index(what)]
 
-    @metric(
-        "traffic_of_tables:{shape}:{ranks}",
-        "percent that each rank receives more with STEM in every layer than in a third; distinct rows, tables by width",
-        exact=True,
-    )
-    def traffic_of_tables(self, shape: Shape, ranks: int) -> float:
-        return 100 * (traffic(shape, "distinct", ranks, "full") / traffic(shape, "distinct", ranks) - 1)
+
+def more_traffic(scores: Scores, shape: ShapeName, stem: Annotated[str, STEMS], rival: Annotated[str, RIVALS]) -> int:
+    """How often, on 8, 64 and 512 ranks, each receives more in a step of STEM 1/3 than of the rival."""
+    of = scores.catalog.shapes[shape]
+    return sum(traffic(of, stem, ranks) > traffic(of, rival, ranks) for ranks in RANKS)
+
+
+def traffic_of_tables(scores: Scores, shape: ShapeName, ranks: Annotated[int, RANKS]) -> float:
+    """Percent that each rank receives more with STEM in every layer than in a third; distinct rows, tables by width."""
+    of = scores.catalog.shapes[shape]
+    return 100 * (traffic(of, "distinct", ranks, "full") / traffic(of, "distinct", ranks) - 1)

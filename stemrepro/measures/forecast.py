@@ -11,7 +11,7 @@ import numpy as np
 
 from stemrepro.common.errors import UserError
 from stemrepro.measures.fits import PowerLaw, fit
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.effect import Effect
 
 DRAWS = 200
 
@@ -43,7 +43,7 @@ class Below:
         return float(self.law(losses).loss(*self.at))
 
 
-def forecast(arms: tuple[Below, ...], signs: tuple[int, ...]) -> Contrast:
+def forecast(arms: tuple[Below, ...], signs: tuple[int, ...]) -> Effect:
     """Return the signed sum of arms' losses at a rung that isn't in the fit, by seed, with the prediction's interval.
 
     With as many rungs as the law has parameters the interval holds the seeds alone.
@@ -64,7 +64,7 @@ def forecast(arms: tuple[Below, ...], signs: tuple[int, ...]) -> Contrast:
     values = [[arm.extrapolated(losses) for losses in arm.losses.T] for arm in arms]
     by_seed = sum(sign * np.array(losses) for sign, losses in zip(signs, values, strict=True))
     if (left := rungs - needed) == 0:
-        return Contrast(by_seed)
+        return Effect(by_seed)
     fitted, residuals = [], []
     for arm in arms:
         mean = arm.losses.mean(axis=1)
@@ -83,4 +83,4 @@ def forecast(arms: tuple[Below, ...], signs: tuple[int, ...]) -> Contrast:
     seeds = len(by_seed)
     seed, miss = float(np.var(by_seed, ddof=1)) / seeds, float(np.var(drawn))
     df = (seed + miss) ** 2 / (seed**2 / (seeds - 1) + miss**2 / left)
-    return Contrast(by_seed, spread=((seed + miss) * seeds, df))
+    return Effect(by_seed, spread=((seed + miss) * seeds, df))

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
-from stemrepro.measures.base import Measure
-from stemrepro.measures.metric import Field, metric
-from stemrepro.measures.reading import ArmScores, read_npz
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.measures import store
+from stemrepro.measures.reading import ArmScores
+from stemrepro.measures.scores import Scores, kept
+from stemrepro.verdicts.effect import Effect, Untested
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,41 +32,32 @@ def random_p95(dimensions: int) -> float:
 class ArmGeometry(ArmScores):
     """Geometry scores of one arm, and its losses by input token."""
 
-    keys = ("width", "ffn_width", "layers")
-
-    def __init__(self, folder: Path, arm: str) -> None:
-        place = Address(MAIN, arm).path
-        super().__init__(folder / "geometry" / place)
-        self.losses, self.arm = folder / "losses" / place, arm
-        _ = self.summary
+    kind = "geometry"
 
     @cached_property
     def cosines(self) -> pd.DataFrame:
-        """Statistics by seed, share of training, layer, kind, bucket and centring; Unmeasured where a run diverged."""
-        by = ("share", "layer", "what", "bucket", "centred")
-        return self.lines("cosines.csv", "p95", "mean", "mode", "peak", by=by)
+        """Statistics by seed, share of training, layer, kind, bucket and centring; a bucket may lack a seed."""
+        return self.whole().lines("cosines")
 
     def density(self, kind: str, layers: list[int]) -> np.ndarray:
         """Return the density of a kind's cosines at the end in some layers [layers, bins], the mean over seeds."""
-        path = self.whole().folder / "density.npz"
-        arrays = read_npz(path, "layers", kind)
-        held = arrays["layers"].tolist()
-        if missing := set(layers) - set(held):
-            raise damaged(path, f"'layers' lacks {min(missing)}")
-        return arrays[kind][[held.index(layer) for layer in layers]]
+        rows = self.whole().lines("density")
+        table = rows[rows["what"] == kind].pivot(index="layer", columns="bin", values="density")
+        if missing := set(layers) - set(table.index):
+            raise damaged(self.folder / "density.parquet", f"of {self} the layer {min(missing)} is missing")
+        return table.loc[layers].to_numpy()
 
     @cached_property
-    def spread(self) -> np.ndarray:
-        """Mean |cos| of each token's row to all others [seeds, vocab]."""
-        path = self.whole().folder / "spread.npz"
-        return read_npz(path, "seeds", "spread", seeds=self.summary["seeds"], gaps=True)["spread"]
+    def spread(self) -> pd.DataFrame:
+        """Mean |cos| of tokens' rows to all others: rows are seeds, columns those tokens that have one."""
+        return self.whole().lines("spread").pivot(index="seed", columns="token", values="spread")
 
     @cached_property
-    def tokens(self) -> dict[str, np.ndarray]:
-        """Losses by input token, of the seeds with angles: seeds, tokens [vocab], nats and seen [seeds, vocab]."""
-        path, count = self.losses / "tokens.npz", self.whole().summary["seeds"]
-        arrays = read_npz(path, "seeds", "tokens", "nats", "seen")
-        return arrays | {name: arrays[name][:count] for name in ("seeds", "nats", "seen")}
+    def tokens(self) -> dict[str, pd.DataFrame]:
+        """Losses by input token of the seeds with angles: tokens, nats, seen; rows are seeds, columns tokens."""
+        count, rows = self.whole().summary["seeds"], store.lines(self.folder, "losses", self.address, "tokens")
+        tables = {name: rows.pivot(index="seed", columns="token", values=name) for name in ("tokens", "nats", "seen")}
+        return {name: table.iloc[:count] for name, table in tables.items()}
 
     @property
     def layers(self) -> list[int]:
@@ -77,13 +67,20 @@ class ArmGeometry(ArmScores):
     def by_layer(
         self, statistic: str, what: str, centred: bool = False, share: float = 1.0, bucket: str = "all"
     ) -> pd.DataFrame:
-        """Return a statistic: rows are seeds, columns layers; UserError where the arm has no vectors of that kind."""
+        """Return a statistic: rows are all seeds, columns layers; UserError where no seed has vectors of that kind."""
         rows = self.cosines
         rows = rows[(rows.what == what) & (rows.bucket == bucket) & (rows.centred == centred)]
         rows = rows[np.isclose(rows.share, share)]
         if rows.empty:
-            raise UserError(f"{self.folder}/cosines.csv has no '{what}' of bucket '{bucket}' at share {share:g}")
-        return rows.pivot(index="seed", columns="layer", values=statistic)
+            where = f"'{what}' of bucket '{bucket}' at share {share:g}"
+            raise UserError(f"{self.folder}/cosines.parquet has of {self} no {where}")
+        return rows.pivot(index="seed", columns="layer", values=statistic).reindex(self.cosines["seed"].unique())
+
+    def mean(
+        self, statistic: str, what: str, centred: bool = False, share: float = 1.0, bucket: str = "all"
+    ) -> np.ndarray:
+        """Return the mean over layers of the same [seeds]."""
+        return self.by_layer(statistic, what, centred, share, bucket).mean(axis=1).to_numpy()
 
     def has(self, what: str, bucket: str = "all") -> bool:
         return bool(((self.cosines.what == what) & (self.cosines.bucket == bucket)).any())
@@ -98,6 +95,14 @@ class ArmGeometry(ArmScores):
         return random_p95(self.summary["width"] if dense_up else self.summary["ffn_width"])
 
 
+@kept
+def arm_geometry(scores: Scores, arm: str) -> ArmGeometry:
+    """Return an arm's angles."""
+    return ArmGeometry(scores.folder, Address(MAIN, arm))
+
+
+What = Literal["up", "gated", "rows"]
+"""The vectors in the up-projection's place (dense: its outputs), these times the gate, and all rows of a table."""
 FREQUENT, RARE = ("256-2047", "2048+"), ("1-31",)
 """Buckets of a token's training count that count as frequent and as rare."""
 FEWEST_TARGETS = 30
@@ -106,11 +111,15 @@ FEWEST_TOKENS = 30
 """Such tokens that a correlation over them needs."""
 
 
-def bucket_mean(arm: ArmGeometry, statistic: str, buckets: tuple[str, ...]) -> np.ndarray:
-    """Return the mean over layers and those of the buckets that hold enough rows [seeds]."""
-    means = [arm.by_layer(statistic, "rows", bucket=b).mean(axis=1) for b in buckets if arm.has("rows", b)]
+def bucket_mean(arm: ArmGeometry, buckets: tuple[str, ...]) -> np.ndarray:
+    """Return the p95 of rows in buckets, the mean over layers and those buckets that hold enough rows [seeds].
+
+    Raises:
+        Untested: the text has too few such tokens.
+    """
+    means = [arm.mean("p95", "rows", bucket=bucket) for bucket in buckets if arm.has("rows", bucket)]
     if not means:
-        raise UserError(f"{arm.folder}: no table has rows in the buckets {', '.join(buckets)}")
+        raise Untested("too few tokens are frequent, or too few are rare")
     return np.mean(means, axis=0)
 
 
@@ -142,88 +151,90 @@ def token_gains(dense: ArmGeometry, arm: ArmGeometry) -> tuple[np.ndarray, np.nd
         Their ids [n]; dense's loss less the arm's on the targets after them [seeds, n]; mean |cos| of their rows
         [seeds, n]; training counts [seeds, n].
     """
-    same = all(np.array_equal(dense.tokens[name], arm.tokens[name]) for name in ("seeds", "tokens"))
-    if not same or arm.spread.shape != arm.tokens["nats"].shape:
-        raise UserError(f"{dense.folder} and {arm.folder} were scored on different seeds or tokens")
-    count = dense.tokens["tokens"]
-    kept = np.flatnonzero((count >= FEWEST_TARGETS) & np.isfinite(arm.spread).all(axis=0))
-    gain = (dense.tokens["nats"] - arm.tokens["nats"])[:, kept] / count[kept]
-    return kept, gain, arm.spread[:, kept], arm.tokens["seen"][:, kept]
+    count, spread = dense.tokens["tokens"], arm.spread
+    if not (count.equals(arm.tokens["tokens"]) and count.index.equals(spread.index)):
+        raise UserError(f"{dense} and {arm} were scored on different seeds or tokens")
+    count = count.iloc[0]
+    kept = count.index[count >= FEWEST_TARGETS].intersection(spread.columns[spread.notna().all()])
+    gain = (dense.tokens["nats"] - arm.tokens["nats"])[kept] / count[kept]
+    return kept.to_numpy(), gain.to_numpy(), spread[kept].to_numpy(), arm.tokens["seen"][kept].to_numpy()
 
 
-def gain_correlation(dense: ArmGeometry, arm: ArmGeometry, classes: int | None = None) -> Contrast:
+def gain_correlation(dense: ArmGeometry, arm: ArmGeometry, classes: int | None = None) -> Effect:
     """Return the rank correlation over tokens of spread (-mean |cos|) and gain over dense at equal count, by seed.
 
     With `classes` it is taken within so many classes of the training count.
     """
     _, gain, spread, seen = token_gains(dense, arm)
     by, more = (correlation_within, (classes,)) if classes else (partial_rank_correlation, ())
-    return Contrast(np.array([by(*triple, *more) for triple in zip(-spread, gain, seen, strict=True)]))
+    return Effect(np.array([by(*triple, *more) for triple in zip(-spread, gain, seen, strict=True)]))
 
 
-class Angles(Measure):
-    """Cosines between vectors of the recipe's arms."""
+def p95(scores: Scores, high: str, low: str, what: What, centred: bool = False) -> Effect:
+    """95th percentile of |cos|.
 
-    fields: ClassVar[dict[str, Field]] = {"what": ("up", "gated", "rows"), "centred": {"centred": True}}
+    Args:
+        centred: with the mean vector taken off.
+    """
+    return Effect(np.subtract(*_means(scores, high, low, "p95", what, centred)))
 
-    @cached_property
-    def arms(self) -> dict[str, ArmGeometry]:
-        return {arm: ArmGeometry(self.inputs.folder, arm) for arm in self.inputs.recipe.arms}
 
-    @metric("{statistic=p95}:{what}[:{centred}]", "95th percentile of |cos|, difference of two arms")
-    @metric("{statistic=mode}:{what}[:{centred}]", "where the density of cosines peaks, difference of two arms")
-    @metric(
-        "{statistic=excess}:{what}[:{centred}]",
-        "p95 over that of random directions of the same rank, difference of two arms",
-    )
-    def between(self, high: str, low: str, statistic: str, what: str, centred: bool = False) -> Contrast:
-        first, second = self.arms[high], self.arms[low]
-        layers = [layer for layer in first.layers if layer in second.layers]
-        name = "p95" if statistic == "excess" else statistic
-        one, other = (arm.by_layer(name, what, centred)[layers].mean(axis=1) for arm in (first, second))
-        if list(one.index) != list(other.index):
-            raise UserError(f"{first.folder} and {second.folder} have different seeds")
-        if statistic == "excess":
-            one, other = one / first.random(what), other / second.random(what)
-        return Contrast((one - other).to_numpy())
+def mode(scores: Scores, high: str, low: str, what: What, centred: bool = False) -> Effect:
+    """Where the density of cosines peaks.
 
-    @metric("floor:rows", "an arm's p95 over that of random directions, less 1")
-    def over_random(self, high: str, low: str) -> Contrast:
-        first = self.arms[high]
-        return Contrast(first.by_layer("p95", "rows").mean(axis=1).to_numpy() / first.random("rows") - 1)
+    Args:
+        centred: with the mean vector taken off.
+    """
+    return Effect(np.subtract(*_means(scores, high, low, "mode", what, centred)))
 
-    @metric("learnt:rows", "an arm's p95 at the start of training less that at its end")
-    def learnt(self, high: str, low: str) -> Contrast:
-        start, end = (self.arms[high].by_layer("p95", "rows", share=share).mean(axis=1) for share in (0.0, 1.0))
-        return Contrast((start - end).to_numpy())
 
-    @metric("depth:rows", "an arm's p95 in the deepest table less that in the first")
-    def over_depth(self, high: str, low: str) -> Contrast:
-        by_layer = self.arms[high].by_layer("p95", "rows")
-        return Contrast((by_layer[max(by_layer.columns)] - by_layer[min(by_layer.columns)]).to_numpy())
+def excess(scores: Scores, high: str, low: str, what: What, centred: bool = False) -> Effect:
+    """95th percentile of |cos| over that of random directions of the same rank.
 
-    @metric("frequency:rows", "an arm's p95 of frequent tokens' rows less that of rare ones'")
-    def over_frequency(self, high: str, low: str) -> Contrast:
-        first = self.arms[high]
-        if self.untestable("frequency:rows", "none"):
-            return Contrast(np.full(first.summary["seeds"], np.nan))
-        return Contrast(bucket_mean(first, "p95", FREQUENT) - bucket_mean(first, "p95", RARE))
+    Args:
+        centred: with the mean vector taken off.
+    """
+    one, other = _means(scores, high, low, "p95", what, centred)
+    first, second = (arm_geometry(scores, arm).random(what) for arm in (high, low))
+    return Effect(one / first - other / second)
 
-    @metric("gain:rows", "rank correlation over tokens of spread and gain over the first arm, at equal frequency")
-    def gain(self, high: str, low: str) -> Contrast:
-        return gain_correlation(self.arms[high], self.arms[low])
 
-    def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return a reason where the text has too few tokens of the kinds that a metric compares, in any arm."""
-        arms = [arm for arm in self.arms.values() if not arm.summary.get("diverged") and arm.has("rows")]
-        if not arms:
-            return None  # the contrasts say which runs diverged
-        if metric == "gain:rows":
-            counts = arms[0].tokens["tokens"]
-            if (enough := int((counts >= FEWEST_TARGETS).sum())) < FEWEST_TOKENS:
-                return f"{enough} tokens have {FEWEST_TARGETS} scored targets; {FEWEST_TOKENS} are needed"
-        if metric == "frequency:rows" and not all(
-            any(arms[0].has("rows", bucket) for bucket in buckets) for buckets in (FREQUENT, RARE)
-        ):
-            return "too few tokens are frequent, or too few are rare"
-        return None
+def _means(scores: Scores, high: str, low: str, statistic: str, what: str, centred: bool) -> list[np.ndarray]:
+    """Return means over the layers that both arms have [seeds]."""
+    tables = [arm_geometry(scores, arm).by_layer(statistic, what, centred) for arm in (high, low)]
+    layers = tables[0].columns.intersection(tables[1].columns)
+    if not tables[0].index.equals(tables[1].index):
+        raise UserError(f"{high} and {low} have angles of different seeds")
+    return [table[layers].mean(axis=1).to_numpy() for table in tables]
+
+
+def floor(scores: Scores, high: str, low: str) -> Effect:
+    """The first arm's p95 of rows over that of random directions, less 1."""
+    first = arm_geometry(scores, high)
+    return Effect(first.mean("p95", "rows") / first.random("rows") - 1)
+
+
+def learnt(scores: Scores, high: str, low: str) -> Effect:
+    """The first arm's p95 of rows at the start of training less that at its end."""
+    first = arm_geometry(scores, high)
+    return Effect(first.mean("p95", "rows", share=0.0) - first.mean("p95", "rows"))
+
+
+def depth(scores: Scores, high: str, low: str) -> Effect:
+    """The first arm's p95 of rows in the deepest table less that in the first."""
+    by_layer = arm_geometry(scores, high).by_layer("p95", "rows")
+    return Effect((by_layer[by_layer.columns.max()] - by_layer[by_layer.columns.min()]).to_numpy())
+
+
+def frequency(scores: Scores, high: str, low: str) -> Effect:
+    """The first arm's p95 of frequent tokens' rows less that of rare ones'."""
+    first = arm_geometry(scores, high)
+    return Effect(bucket_mean(first, FREQUENT) - bucket_mean(first, RARE))
+
+
+def gain(scores: Scores, high: str, low: str) -> Effect:
+    """Rank correlation over tokens of spread and gain over the first arm, at equal frequency."""
+    first, second = arm_geometry(scores, high), arm_geometry(scores, low)
+    if (enough := int((second.tokens["tokens"].iloc[0] >= FEWEST_TARGETS).sum())) < FEWEST_TOKENS:
+        raise Untested(f"{enough} tokens have {FEWEST_TARGETS} scored targets; {FEWEST_TOKENS} are needed")
+    return gain_correlation(first, second)

@@ -5,17 +5,13 @@ the recipe, whose tasks count the same. `seen` keeps the items whose fact was in
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Level
 from stemrepro.measures.reading import ArmTasks
-from stemrepro.verdicts.contrast import Contrast, of_share, of_shares
-
-TASK = ("acc", "acc_norm", "answer_acc", "answer_acc_norm", "margin", "seen", "clusters")
-"""What items.npz has of each task."""
+from stemrepro.verdicts.effect import Effect, Untested, of_share, of_shares
 
 
 @dataclass(frozen=True)
@@ -39,19 +35,19 @@ class Sample:
         """Weighted mean of each seed [seeds]; NaN where nothing was measured."""
         return (self.values * self.weights).sum(axis=1) if self.values.size else np.full(len(self.values), np.nan)
 
-    def contrast(self) -> Contrast:
+    def contrast(self) -> Effect:
         """Return the means of the seeds with the error between clusters of items, linearised as in a survey."""
         if not self.values.size:
-            return Contrast(self.by_seed)
+            return Effect(self.by_seed)
         influence = (self.weights * (self.values - self.by_seed[:, None])).mean(axis=0)
         _, member = np.unique(self.clusters, return_inverse=True)
         sums = np.bincount(member, weights=influence)
         groups = int((np.bincount(member, weights=self.weights.sum(axis=0)) > 0).sum())
         if groups < 2:
-            return Contrast(self.by_seed)
-        return Contrast(self.by_seed, float(np.sqrt(groups / (groups - 1) * (sums**2).sum())))
+            return Effect(self.by_seed)
+        return Effect(self.by_seed, float(np.sqrt(groups / (groups - 1) * (sums**2).sum())))
 
-    def share(self) -> Contrast:
+    def share(self) -> Effect:
         """Return the same of values in points, with the interval on logits."""
         return of_share(self.by_seed, self.count, self.contrast().item_se)
 
@@ -59,10 +55,7 @@ class Sample:
 class ArmItems(ArmTasks):
     """Benchmark scores of one arm: what `stemrepro score --kind benchmarks` wrote."""
 
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
-        """items.npz as stemrepro.evaluation.benchmarks writes it."""
-        return self.read_items("items.npz", TASK)
+    kind = "benchmarks"
 
     def sample(self, score: str, task: str, seen: bool = False, alone: bool = False) -> Sample:
         """Return values, weights and clusters of a score on a task or group.
@@ -74,12 +67,12 @@ class ArmItems(ArmTasks):
         values, weights, clusters = [], [], []
         for name in self.tasks(task):
             field = "margin" if score == "margin" else ("answer_" if alone else "") + self.recipe.tasks[name].score
-            value = self.arrays[f"{name}/{field}"].astype(float) * (100 if score == "accuracy" else 1)
-            stood = (self.arrays[f"{name}/seen"] > 0).astype(float)
+            value = self.by_item(name, field).astype(float) * (100 if score == "accuracy" else 1)
+            stood = (self.by_item(name, "seen") > 0).astype(float)
             weights.append(stood if seen else np.full(value.shape, 1 / value.shape[1]))
             values.append(value)
-            clusters.append(self.arrays[f"{name}/clusters"])
-        seeds = len(self.arrays["seeds"])
+            clusters.append(self.by_item(name, "cluster")[0])
+        seeds = len(self.seeds)
         total = np.concatenate(weights, axis=1).sum(axis=1, keepdims=True) if weights else np.zeros((seeds, 1))
         if not (total > 0).all():
             return Sample(np.empty((seeds, 0)), np.empty((seeds, 0)), np.empty(0))
@@ -102,7 +95,7 @@ class ArmItems(ArmTasks):
 MARGIN_LEAD = 0.05  # bits that the prompt must add to dense's right answers over wrong ones
 
 
-def difference(first: Sample, second: Sample, share: bool) -> Contrast:
+def difference(first: Sample, second: Sample, share: bool) -> Effect:
     """Return the difference of two samples of the same items by seed, with the error between items.
 
     Args:
@@ -122,30 +115,29 @@ def levels(dense: ArmItems, task: str, seen: bool = False) -> list[Level]:
     return [Level(sample.by_seed, sample.count, *dense.floor(task, seen))]
 
 
-def contrast(high: ArmItems, low: ArmItems, score: str, task: str, seen: bool = False) -> Contrast:
+def contrast(high: ArmItems, low: ArmItems, score: str, task: str, seen: bool = False) -> Effect:
     """Return score(high) - score(low) by seed, over the seeds that both have, paired item by item, with their error."""
-    count = min(len(high.whole().arrays["seeds"]), len(low.whole().arrays["seeds"]))
-    same = np.array_equal(high.arrays["seeds"][:count], low.arrays["seeds"][:count])
+    count = min(len(high.whole().seeds), len(low.whole().seeds))
+    same = np.array_equal(high.seeds[:count], low.seeds[:count])
     first, second = (arm.sample(score, task, seen).of_seeds(count) for arm in (high, low))
     if not (same and np.array_equal(first.clusters, second.clusters) and np.array_equal(first.weights, second.weights)):
-        raise UserError(f"{high.folder} and {low.folder} were scored on different seeds or items")
+        raise UserError(f"{high} and {low} were scored on different seeds or items")
     return difference(first, second, score == "accuracy")
 
 
-def absent(dense: ArmItems, task: str) -> str | None:
-    """Return a reason where a scale has no items of a task or group, or None; Unmeasured where dense diverged."""
-    return None if dense.whole().tasks(task) else "this scale has no items of it"
+def absent(dense: ArmItems, task: str) -> None:
+    """Raise Untested where a scale has no items of a task or group; Unmeasured where dense diverged."""
+    if not dense.whole().tasks(task):
+        raise Untested("this scale has no items of it")
 
 
-def untestable(dense: ArmItems, score: str, task: str, seen: bool = False) -> str | None:
-    """Return why a score can't be tested at this scale, or None; judged by dense alone, Unmeasured where it diverged.
+def no_knowledge(dense: ArmItems, score: str, task: str, seen: bool = False) -> str | None:
+    """Return why dense doesn't know a task or group, or None; Unmeasured where it diverged.
 
     Dense must not be shown to score less than 2 points above its floor; or, for margins, its prompts to add less than
     0.05 bits to right answers over wrong ones.
     """
-    if reason := absent(dense, task):
-        return reason
-    sample = dense.sample(score, task, seen)
+    sample = dense.whole().sample(score, task, seen)
     if np.isnan(sample.by_seed).any():
         return "no item's fact was seen in training"
     if score == "accuracy":

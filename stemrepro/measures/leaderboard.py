@@ -1,26 +1,28 @@
-"""Who is ahead of whom, and how sure that is: metrics of recipes/leaderboard.yaml."""
+"""Who is ahead of whom, and how sure that is: metrics of recipes/leaderboard.yaml.
 
+A track is a variant of the recipe; the one that it compares at is the track of equal FLOPs.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 
 from stemrepro.config.address import Address
 from stemrepro.config.arm import run_settings
-from stemrepro.measures import losses
-from stemrepro.measures.base import Precondition
-from stemrepro.measures.comparison import Comparison
-from stemrepro.measures.losses import ArmLosses
-from stemrepro.measures.metric import metric
+from stemrepro.config.catalog import Catalog
+from stemrepro.config.recipe import Recipe
+from stemrepro.measures.base import condition
+from stemrepro.measures.comparison import gain_without_information, lead, loss
+from stemrepro.measures.scores import Scores
 from stemrepro.model.cost import flops_per_token, parameter_counts, table_bytes_per_token
-from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.rule import CONFOUNDED
 
-FROZEN = {
-    f"no-gain-of-{control}": control
-    for control in ("stem-frozen", "values-frozen", "ple-frozen", "over-encoding-frozen", "engram-frozen")
-}
-"""Controls by the name of the precondition: a memory whose rows never learn."""
+__all__ = ["lead", "loss", "no_gain_of"]
+
+FROZEN = ("stem-frozen", "values-frozen", "ple-frozen", "over-encoding-frozen", "engram-frozen")
+"""Controls: a memory whose rows never learn."""
 FLOPS, SIZE, TIME = "FLOPs", "parameters", "time"
 """Tracks, by what all arms have equal."""
 WIDEST = 8.0
@@ -78,74 +80,55 @@ def shown_by_holm(p: np.ndarray, alpha: float = 0.05) -> np.ndarray:
     return shown
 
 
-class Leaderboard(Comparison):
-    """Leads over dense on tracks, each a variant of the recipe; `compare_at` is the track of equal FLOPs."""
+def _frozen(catalog: Catalog, recipe: Recipe) -> Iterable[str]:
+    return (arm for arm in FROZEN if arm in recipe.arms)
 
-    preconditions: ClassVar[dict[str, Precondition]] = {
-        name: Precondition(
-            f"{control} isn't shown to end below dense by more than the claim's smallest effect",
-            CONFOUNDED, ("dense", control), by_effect=True,
-        )
-        for name, control in FROZEN.items()
-    }  # fmt: skip
 
-    def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
-        if precondition in FROZEN:
-            return self.gain_without_information((FROZEN[precondition],), smallest_effect)
-        return super().untestable(metric, precondition, smallest_effect)
+@condition(CONFOUNDED, ("dense",))
+def no_gain_of(scores: Scores, control: Annotated[str, _frozen], smallest_effect: float) -> str | None:
+    """A memory whose rows never learn isn't shown to end below dense by more than the claim's smallest effect."""
+    return gain_without_information(scores, (control,), smallest_effect)
 
-    def tracks(self) -> dict[str | None, str]:
-        """Return the variants that are tracks, and None for the one it compares at, in words: "FLOPs, width 16"."""
-        tracks, width = {}, self.inputs.scale.model.width
-        for name in self.inputs.recipe.variants:
-            variant = self.inputs.catalog.variant(name)
-            model = variant.at(self.inputs.scale).model
-            track = TIME if variant.equal_time else SIZE if model.track == "size" else FLOPS
-            words = track if model.width == width else f"{track}, width {model.width}"
-            tracks[None if name == self.inputs.recipe.compare_at else name] = words
-        return tracks
 
-    def losses(self, arm: str, track: str | None) -> ArmLosses:
-        return self.arms[arm].variants[track] if track else self.arms[arm].losses
+def tracks(scores: Scores) -> dict[str, str]:
+    """Return the variants that are tracks in words: "FLOPs, width 16"."""
+    words, width = {}, scores.scale.model.width
+    for name in scores.recipe.variants:
+        variant = scores.catalog.variant(name)
+        model = variant.at(scores.scale).model
+        track = TIME if variant.equal_time else SIZE if model.track == "size" else FLOPS
+        words[name] = track if model.width == width else f"{track}, width {model.width}"
+    return words
 
-    @metric("lead[@{variant}]", "loss below the first arm's, in % of the first's bits per byte")
-    def lead(self, high: str, low: str, variant: str | None = None) -> Contrast:
-        return losses.lead(self.losses(high, variant), self.losses(low, variant))
 
-    @metric("prose@{variant}", "prose loss on another track, in nats per token")
-    def gap(self, high: str, low: str, variant: str) -> Contrast:
-        return losses.contrast(self.losses(high, variant), self.losses(low, variant), "prose")
+def places(scores: Scores, track: str) -> list[Standing]:
+    """Return the places of a track's methods; controls have none, nor untuned ones, nor shapes beyond WIDEST."""
+    arms, scale = scores.catalog.arms, scores.scale
+    methods = [
+        arm
+        for arm in scores.recipe.arms_at(track)
+        if not arms[arm].is_control
+        and scale.tuned_of(arm, arms[arm].family) is not None
+        and costs(scores, arm, track)["shape"] <= WIDEST
+    ]
+    return standings({arm: lead(scores, "dense", arm, track).differences for arm in methods})
 
-    def on(self, track: str | None) -> list[str]:
-        return [arm for arm in self.arms if not track or track in self.arms[arm].variants]
 
-    def standings(self, track: str | None) -> list[Standing]:
-        """Return the places of a track's methods; controls have none, nor untuned ones, nor shapes beyond WIDEST."""
-        arms, scale = self.inputs.catalog.arms, self.inputs.scale
-        methods = [
-            arm for arm in self.on(track)
-            if not arms[arm].is_control
-            and scale.tuned_of(arm, arms[arm].family) is not None
-            and self.costs(arm, track)["shape"] <= WIDEST
-        ]  # fmt: skip
-        return standings({arm: self.lead("dense", arm, track).differences for arm in methods})
+def costs(scores: Scores, arm: str, track: str) -> dict[str, float]:
+    """Return what an arm costs on a track: numbers, forward FLOPs and bytes of rows a token, time of a step.
 
-    def costs(self, arm: str, track: str | None) -> dict[str, float]:
-        """Return what an arm costs on a track: numbers, forward FLOPs and bytes of rows a token, time of a step.
-
-        "shape" is d_ff over the width. Bytes are of numbers of 2 bytes. The time is over dense's; NaN where its model
-        was not timed.
-        """
-        address, scale = Address(track or self.inputs.recipe.compare_at, arm), self.inputs.scale
-        variant = self.inputs.catalog.variant(address.variant)
-        model, _ = run_settings(address, self.inputs.catalog.arms[arm], variant, scale)
-        timed = variant.track is None and variant.width == 1 and arm in {"dense", *scale.step_times}
-        counts = parameter_counts(model)
-        return {
-            "parameters": counts["total"],
-            "active parameters": counts["active"],
-            "shape": model.ffn_width / model.width,
-            "FLOPs": flops_per_token(model, scale.model.sequence),
-            "bytes of rows": table_bytes_per_token(model),
-            "step time": scale.step_time(arm) if timed else np.nan,
-        }
+    "shape" is d_ff over the width. Bytes are of numbers of 2 bytes. The time is over dense's; NaN where its model was
+    not timed.
+    """
+    scale, variant = scores.scale, scores.catalog.variant(track)
+    model, _ = run_settings(Address(track, arm), scores.catalog.arms[arm], variant, scale)
+    timed = variant.track is None and variant.width == 1 and arm in {"dense", *scale.step_times}
+    counts = parameter_counts(model)
+    return {
+        "parameters": counts["total"],
+        "active parameters": counts["active"],
+        "shape": model.ffn_width / model.width,
+        "FLOPs": flops_per_token(model, scale.model.sequence),
+        "bytes of rows": table_bytes_per_token(model),
+        "step time": scale.step_time(arm) if timed else np.nan,
+    }

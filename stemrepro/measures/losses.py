@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stemrepro.common.errors import UserError
+from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
-from stemrepro.config.buckets import BUCKETS, bucket_name
-from stemrepro.config.sources import SOURCES, prose
+from stemrepro.config.sources import prose
+from stemrepro.measures import store
 from stemrepro.measures.bootstrap import bootstrap_error
-from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.reading import ArmScores, read_csv, read_npz, read_summary
-from stemrepro.verdicts.contrast import Contrast, combined
+from stemrepro.measures.reading import ArmScores
+from stemrepro.measures.scores import Scores, kept
+from stemrepro.verdicts.effect import Effect, combined
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,16 +34,6 @@ class Bucket(NamedTuple):
         return f"{self.by}={self.name}"
 
 
-MIXES = ("prose", "all", *SOURCES, "hub")
-"""Texts of which losses are taken: means over sources, or a source."""
-NAMED = {
-    str(bucket): bucket
-    for by, edges in BUCKETS.items()
-    for bucket in (Bucket(by, bucket_name(edges, n)) for n in range(len(edges)))
-}
-"""Buckets by the spelling of metrics."""
-
-
 def members(mix: str, sources: tuple[str, ...]) -> tuple[str, ...]:
     """Return the sources of a mix: "prose", "all", or a source itself."""
     return {"prose": prose(sources), "all": sources}.get(mix, (mix,))
@@ -52,24 +42,25 @@ def members(mix: str, sources: tuple[str, ...]) -> tuple[str, ...]:
 class ArmLosses(ArmScores):
     """Losses of one arm at one variant, of its first `count` seeds (None: of all)."""
 
-    def __init__(self, folder: Path, count: int | None = None) -> None:
-        super().__init__(folder)
+    kind = "losses"
+
+    def __init__(self, folder: Path, address: Address, count: int | None = None) -> None:
+        super().__init__(folder, address)
         self.count = count
         self._fewer: dict[int, ArmLosses] = {}
         self._losses: dict[tuple, pd.Series] = {}
-        self._less: dict[tuple, Contrast] = {}
+        self._less: dict[tuple, Effect] = {}
 
     def first(self, count: int) -> ArmLosses:
         """Return the losses of the first `count` seeds alone, read once."""
         if count == len(self.seeds):
             return self
-        return self._fewer.setdefault(count, ArmLosses(self.folder, count))
+        return self._fewer.setdefault(count, ArmLosses(self.folder, self.address, count))
 
     @cached_property
     def summary(self) -> dict:
-        summary = read_summary(self.folder / "summary.json", "seed_numbers")
-        summary["seeds"] = min(summary["seeds"], self.count or summary["seeds"])
-        return summary
+        about = store.about(self.folder, self.kind, self.address)
+        return about | {"seeds": min(about["seeds"], self.count or about["seeds"])}
 
     @cached_property
     def seeds(self) -> list[int]:
@@ -94,26 +85,27 @@ class ArmLosses(ArmScores):
         """Sums by seed, source and bucket: by, source, bucket, tokens, nats, bytes."""
         import pandas as pd
 
-        path = self.folder / "losses.csv"
-        rows = read_csv(path, "seed", "tokens", "nats", "bytes", "by", "source", "bucket")
+        rows = self.lines("losses")
         rows = rows[rows["seed"].isin(self.scored)]
         totals = rows.pivot_table(index="seed", columns=["by", "source"], values="tokens", aggfunc="sum")
         # Every seed is scored on the same targets, which each way of sorting them adds up to.
         for source in self.sources:
             counts = totals.xs(source, axis=1, level="source") if source in totals.columns.levels[1] else pd.DataFrame()
             if list(counts.index) != self.scored or len(np.unique(counts)) != 1:
-                raise damaged(path, f"of source '{source}' some of {len(self.scored)} seeds or a bucket is missing")
+                missing = f"of {self} and source '{source}' some of {len(self.scored)} seeds or a bucket is missing"
+                raise damaged(self.folder / "losses.parquet", missing)
         return rows
 
     @cached_property
     def curve(self) -> pd.DataFrame:
         """Validation losses during training, by seed and tokens; `prose` and `all` are means over sources."""
-        path = self.folder / "curve.csv"
-        curve = read_csv(path, "seed", "tokens", "flops", "train", *self.sources)
-        curve = curve[curve["seed"].isin(self.scored)].copy()
-        marks = curve.groupby("seed")["tokens"].apply(tuple)
-        if list(marks.index) != self.scored or marks.nunique() != 1:
-            raise damaged(path, "seeds or marks are missing")
+        rows = self.lines("curve")
+        rows = rows[rows["seed"].isin(self.scored)]
+        marks = ["seed", "tokens", "flops", "train"]
+        curve = rows.pivot(index=marks, columns="source", values="nats").reset_index()
+        told = curve.groupby("seed")["tokens"].apply(tuple)
+        if list(told.index) != self.scored or told.nunique() != 1 or curve.isna().any(axis=None):
+            raise damaged(self.folder / "curve.parquet", f"of {self} seeds or marks are missing")
         curve["all"] = curve[list(self.sources)].mean(axis=1)
         curve["prose"] = curve[list(prose(self.sources))].mean(axis=1)
         return curve
@@ -121,22 +113,27 @@ class ArmLosses(ArmScores):
     @cached_property
     def documents(self) -> dict[str, np.ndarray]:
         """Source, tokens, and nats as means over the seeds that are read, each [documents]."""
-        path, count = self.folder / "documents.npz", len(self.seeds)
-        arrays = read_npz(path, "counts", "source", "tokens", "nats")
-        counts = arrays.pop("counts").tolist()
-        if count not in counts:
-            asked = " or ".join(map(str, counts))
-            raise UserError(f"{path} has sums over the first {asked} seeds, not over {count}; compare as many seeds")
-        return arrays | {"nats": arrays["nats"][counts.index(count)] / count}
+        rows, count = self.lines("documents"), len(self.seeds)
+        if (rows["seeds"] != count).all():
+            asked = " or ".join(map(str, rows["seeds"].unique()))
+            where = f"{self.folder}/documents.parquet has sums of {self} over the first {asked} seeds"
+            raise UserError(f"{where}, not over {count}; compare as many seeds")
+        rows = rows[rows["seeds"] == count]
+        return {name: rows[name].to_numpy() for name in ("source", "tokens")} | {
+            "nats": rows["nats"].to_numpy() / count
+        }
 
     @cached_property
     def steps(self) -> dict[str, np.ndarray]:
         """Loss and norm of the gradient at every step [seeds, steps]; NaN from the step on at which a run diverged."""
-        path, summary = self.folder / "steps.npz", read_summary(self.folder / "summary.json")
-        if not path.exists():
-            raise UserError(f"{path} is missing; a recipe that reads losses by step has 'steps' among its scores")
-        arrays = read_npz(path, "seeds", "loss", "norm", seeds=summary["seeds"], gaps=True)
-        return {name: arrays[name][: len(self.seeds)].astype(float) for name in ("loss", "norm")}
+        if "steps" not in self.summary["lines"]:
+            raise UserError(
+                f"{self.folder}/steps.parquet has nothing of {self}; a recipe that reads losses by step has 'steps' "
+                "among its scores"
+            )
+        rows, every = self.lines("steps"), range(1, self.summary["steps"] + 1)
+        tables = {name: rows.pivot(index="seed", columns="step", values=name) for name in ("loss", "norm")}
+        return {name: table.reindex(self.seeds, columns=every).to_numpy(float) for name, table in tables.items()}
 
     @cached_property
     def bits_per_byte(self) -> pd.Series:
@@ -161,7 +158,7 @@ class ArmLosses(ArmScores):
             rows = rows[rows.bucket == bucket.name]
         if rows.empty:
             where = f" in the bucket {bucket}" if bucket else ""
-            raise UserError(f"{self.folder}/losses.csv has nothing of '{mix}'{where}")
+            raise UserError(f"{self.folder}/losses.parquet has nothing of {self} and '{mix}'{where}")
         keys = ["seed"] if bucket else ["seed", "source"]
         sums = rows.groupby(keys)[["nats", "tokens"]].sum()
         return (sums.nats / sums.tokens).groupby("seed").mean()
@@ -171,7 +168,7 @@ def paired(first: ArmLosses, second: ArmLosses) -> tuple[ArmLosses, ArmLosses]:
     """Return both arms with as many seeds as the one with fewer has."""
     count = min(len(first.seeds), len(second.seeds))
     if first.seeds[:count] != second.seeds[:count]:
-        raise UserError(f"{first.folder} and {second.folder} have different seeds: {first.seeds}, {second.seeds}")
+        raise UserError(f"{first} and {second} have different seeds: {first.seeds}, {second.seeds}")
     return first.first(count).whole(), second.first(count).whole()
 
 
@@ -179,7 +176,7 @@ def gap_curve(high: ArmLosses, low: ArmLosses, metric: str = "prose") -> pd.Data
     """Return loss(high) - loss(low) at each mark: rows are seeds, columns tokens."""
     first, second = (arm.curve.pivot(index="seed", columns="tokens", values=metric) for arm in paired(high, low))
     if list(first.columns) != list(second.columns):
-        raise UserError(f"{high.folder} and {low.folder} were evaluated at different marks; score them anew")
+        raise UserError(f"{high} and {low} were evaluated at different marks; score them anew")
     return first - second
 
 
@@ -193,29 +190,34 @@ def _item_error(first: ArmLosses, difference: np.ndarray, mix: str) -> float:
     return bootstrap_error(groups, lambda d, t, axis=-1: d.sum(axis=axis) / t.sum(axis=axis))
 
 
-def losses_at_variants(inputs: Inputs) -> dict[str, dict[str, ArmLosses]]:
-    """Read a recipe's losses, by variant and arm; the scale itself first."""
-    recipe, by_variant = inputs.recipe, {}
-    for address in inputs.places():
-        count = recipe.seeds_of(address.arm) if address.variant == MAIN else recipe.variants[address.variant].seeds
-        losses = ArmLosses(inputs.scores("losses", address.arm, address.variant), count)
-        by_variant.setdefault(address.variant, {})[address.arm] = losses
-    return by_variant
+def arm_losses(scores: Scores, arm: str, variant: str | None = None) -> ArmLosses:
+    """Return a recipe's losses of an arm at a variant, of its first seeds; None is where the recipe compares its arms.
+
+    UserError where the recipe doesn't want the arm there.
+    """
+    return _arm_losses(scores, arm, variant or scores.recipe.compare_at)
 
 
-def by_address(arms: dict[str, dict[str, ArmLosses]]) -> dict[str, ArmLosses]:
-    """Return the losses of `losses_at_variants` by address."""
-    return {str(Address(variant, arm)): losses for variant, by_arm in arms.items() for arm, losses in by_arm.items()}
+@kept
+def _arm_losses(scores: Scores, arm: str, variant: str) -> ArmLosses:
+    recipe = scores.recipe
+    if variant == recipe.compare_at:
+        return ArmLosses(scores.folder, Address(variant, arm), recipe.seeds_of(arm))
+    if variant == MAIN:
+        return ArmLosses(scores.folder, Address(variant, arm), recipe.more_seeds.get(arm, recipe.seeds))
+    if variant not in recipe.variants_of(arm):
+        raise unknown("variant", variant, recipe.variants_of(arm), f"recipes/{scores.name}.yaml of '{arm}'")
+    return ArmLosses(scores.folder, Address(variant, arm), recipe.variants[variant].seeds)
 
 
 def check_documents(first: ArmLosses, *others: ArmLosses) -> None:
     """Raise UserError where arms were scored on different documents."""
     for other, name in itertools.product(others, ("source", "tokens")):
         if not np.array_equal(first.documents[name], other.documents[name]):
-            raise UserError(f"{first.folder} and {other.folder} were scored on different documents; score them anew")
+            raise UserError(f"{first} and {other} were scored on different documents; score them anew")
 
 
-def contrast(high: ArmLosses, low: ArmLosses, mix: str, bucket: Bucket | None = None) -> Contrast:
+def contrast(high: ArmLosses, low: ArmLosses, mix: str, bucket: Bucket | None = None) -> Effect:
     """Return loss(high) - loss(low) by seed, over the seeds that both have; of whole sources with documents' error."""
     first, second = paired(high, low)
     if (second, mix, bucket) not in first._less:
@@ -223,24 +225,24 @@ def contrast(high: ArmLosses, low: ArmLosses, mix: str, bucket: Bucket | None = 
     return first._less[second, mix, bucket]
 
 
-def _contrast(first: ArmLosses, second: ArmLosses, mix: str, bucket: Bucket | None) -> Contrast:
+def _contrast(first: ArmLosses, second: ArmLosses, mix: str, bucket: Bucket | None) -> Effect:
     difference = first.loss(mix, bucket) - second.loss(mix, bucket)
     error = 0.0
     if not bucket:
         check_documents(first, second)
         error = _item_error(first, first.documents["nats"] - second.documents["nats"], mix)
-    return Contrast(difference.to_numpy(), error)
+    return Effect(difference.to_numpy(), error)
 
 
-def drift(high: ArmLosses, low: ArmLosses) -> Contrast:
+def drift(high: ArmLosses, low: ArmLosses) -> Effect:
     """Return how the prose gap changes from the first mark of training to its last, by seed."""
     gap = gap_curve(high, low)
-    return Contrast((gap.iloc[:, -1] - gap.iloc[:, 0]).to_numpy())
+    return Effect((gap.iloc[:, -1] - gap.iloc[:, 0]).to_numpy())
 
 
 def interaction(
     pair: tuple[ArmLosses, ArmLosses], other: tuple[ArmLosses, ArmLosses], metric: str, *, same_size: bool = True
-) -> Contrast:
+) -> Effect:
     """Return (loss(pair[0]) - loss(pair[1])) - (loss(other[0]) - loss(other[1])) over the seeds that all four have.
 
     It is of whole sources, with the error between documents. Of two sizes, the two differences aren't paired.
@@ -252,13 +254,13 @@ def interaction(
     error = _item_error(four[0], documents[0] - documents[1] - documents[2] + documents[3], metric)
     if not same_size:
         return combined((1, -1), (loss[0] - loss[1], loss[2] - loss[3]), error)
-    return Contrast(loss[0] - loss[1] - loss[2] + loss[3], error)
+    return Effect(loss[0] - loss[1] - loss[2] + loss[3], error)
 
 
-def lead(high: ArmLosses, low: ArmLosses) -> Contrast:
+def lead(high: ArmLosses, low: ArmLosses) -> Effect:
     """Return the second arm's lead on prose in % of the first's bits a byte, by seed, comparable over vocabularies."""
     first, second = paired(high, low)
-    return Contrast((100 * (1 - second.bits_per_byte / first.bits_per_byte)).to_numpy())
+    return Effect((100 * (1 - second.bits_per_byte / first.bits_per_byte)).to_numpy())
 
 
 def slope(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -266,7 +268,7 @@ def slope(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.polyfit(np.log2(x), y, 1)[0]
 
 
-def slope_of_runs(x: Sequence[float], samples: Sequence[np.ndarray], degree: int = 1) -> Contrast:
+def slope_of_runs(x: Sequence[float], samples: Sequence[np.ndarray], degree: int = 1) -> Effect:
     """Return the highest coefficient of a polynomial over log2 x through samples [seeds] of different runs, not paired.
 
     With degree 1 it is the slope of a straight line.

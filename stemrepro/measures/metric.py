@@ -1,137 +1,154 @@
-"""Metrics: what a measure declares, and the string of a recipe read as one of them.
+"""Metrics: functions of a measure's module, called with what a recipe says.
 
-A metric is words with ':', '@' or '>' between them, as in "score:boolq@mid". A method of a measure declares its
-spelling, "score:{task}[@{variant}]". The method gets what is in braces; what is in brackets may be left out.
-"{score=margin}" is the word "margin" alone, which the method gets too.
+`metric: {loss: prose, pair: "0"}` is `loss(scores, high, low, "prose", pair="0")`: the first key names the function,
+its value the first setting, and other keys the other settings by name. `metric: drift` has none. `requires:` names
+conditions in the same way.
+
+A metric is a public function whose first argument is `scores`. With `high` and `low`, the arms of a claim, it returns
+an Effect; without them a number, for claims of kind `exact`. A setting says by its annotation what it may be: Literal, a
+plain type, or Annotated with the choices, or with a function of catalog and recipe that returns them.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType, ModuleType, NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from stemrepro.common.errors import UserError, unknown
+from stemrepro.config.address import MAIN
 from stemrepro.config.catalog import Catalog
-from stemrepro.config.recipe import Recipe
+from stemrepro.config.recipe import Metric, Recipe, metric_text
+from stemrepro.measures.scores import Scores
+from stemrepro.verdicts.effect import Effect
 
-SEPARATORS = re.compile("([:@>])")
-END = ""
-"""What follows a metric's last word in place of a separator."""
 LOSS_UNIT = "nats/token"
+GIVEN = ("scores", "high", "low", "own", "smallest_effect")
+"""Arguments that no recipe sets."""
 
 
-class Like(NamedTuple):
-    """A word that no list holds, as a number; `read` returns its value, or raises ValueError."""
-
-    read: Callable[[str], object]
-    example: str
+def _variants(catalog: Catalog, recipe: Recipe) -> Iterable[str]:
+    return (MAIN, *recipe.variants)
 
 
-WHOLE, NUMBER, NAME = Like(int, "8"), Like(float, "0.1"), Like(str, "name")
-Choices = Iterable[str] | Mapping[str, object] | Like
-"""The words that are allowed; of a mapping the method gets the value."""
-Field = Choices | Callable[[Catalog, Recipe], Choices]
+def _tasks(catalog: Catalog, recipe: Recipe) -> Iterable[str]:
+    return (*recipe.tasks, *recipe.groups)
 
 
-class Place(NamedTuple):
-    """A word of a spelling, or a separator, with its choices; `name` is "" where the method doesn't get it."""
-
-    name: str
-    field: Field
+def _shapes(catalog: Catalog, recipe: Recipe) -> Iterable[str]:
+    return catalog.shapes
 
 
-@dataclass(frozen=True, eq=False)
-class Metric:
-    """A quantity that a measure can give.
+VariantName, TaskName, ShapeName = Annotated[str, _variants], Annotated[str, _tasks], Annotated[str, _shapes]
+"""Settings that a recipe, or the catalog, has the choices of."""
 
-    Attributes:
-        spelling: as the module describes it.
-        words: what it is.
-        method: of the measure, (high, low, **fields) -> Contrast; of an exact one (**fields) -> float.
-        exact: whether it is a number without arms, seeds and chance.
-        own: whether it is also taken with each arm at its own studied settings. The method then takes `own`.
+
+class Call(NamedTuple):
+    """A function of a measure with the settings that a recipe gives it."""
+
+    function: Callable[..., Any]
+    settings: dict[str, object]
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is a number without arms, seeds and chance."""
+        return "high" not in inspect.signature(self.function).parameters
+
+    @property
+    def words(self) -> str:
+        """What it gives, the first paragraph of its docstring in a line."""
+        return words_of(self.function)
+
+    def effect(self, scores: Scores, high: str, low: str) -> Effect:
+        """Return metric(high) - metric(low), a value per seed; raises Unmeasured and Untested."""
+        return self.function(scores, high, low, **self.settings)
+
+    def own(self, scores: Scores, high: str, low: str) -> Effect | None:
+        """Return the same with each arm at its own studied settings; None where one of them wasn't trained so."""
+        if "own" not in inspect.signature(self.function).parameters:
+            return None
+        return self.function(scores, high, low, own=True, **self.settings)
+
+    def value(self, scores: Scores) -> float:
+        """Return the number of an exact claim."""
+        return self.function(scores, **self.settings)
+
+    def asked(self, function: Callable[..., Any], scores: Scores, **more: object) -> Any:
+        """Call another function with those of the settings that it knows, too."""
+        known = inspect.signature(function).parameters
+        return function(scores, **{name: value for name, value in (self.settings | more).items() if name in known})
+
+
+def words_of(function: Callable[..., Any]) -> str:
+    """Return the first paragraph of a docstring in a line, without its full stop."""
+    first = (inspect.getdoc(function) or function.__name__).partition("\n\n")[0]
+    return " ".join(first.split()).removesuffix(".")
+
+
+def metrics_of(module: ModuleType) -> dict[str, Callable[..., Any]]:
+    """Return the metrics of a measure by name."""
+    return {name: function for name, function in vars(module).items() if _is_metric(name, function)}
+
+
+def _is_metric(name: str, function: object) -> bool:
+    if name.startswith("_") or not inspect.isfunction(function) or hasattr(function, "condition"):
+        return False
+    first, *others = inspect.signature(function).parameters.values()
+    if first.name != "scores":
+        return False
+    returned = inspect.signature(function).return_annotation
+    returned = returned if isinstance(returned, str) else getattr(returned, "__name__", str(returned))
+    arms = [one.name for one in others[:2]] == ["high", "low"]
+    return "Effect" in returned if arms else returned in ("float", "int")
+
+
+def read(
+    metric: Metric,
+    known: Mapping[str, Callable[..., Any]],
+    catalog: Catalog,
+    recipe: Recipe,
+    what: str,
+    others: Mapping[str, object] = MappingProxyType({}),
+) -> Call:
+    """Read a metric or a condition; UserError names what is wrong and what would be right.
+
+    Args:
+        known: the functions that it may name.
+        what: "metric" or "condition".
+        others: settings that it gets where it has them and says nothing else.
     """
-
-    spelling: str
-    words: str
-    method: Callable
-    exact: bool = False
-    own: bool = False
-
-    def ways(self, fields: Mapping[str, Field]) -> Iterator[list[Place]]:
-        """Write out the spelling for each choice of its brackets."""
-        for spelling in _written(self.spelling):
-            yield [_place(part, fields) for part in (*SEPARATORS.split(spelling), END)]
-
-
-def _written(spelling: str) -> list[str]:
-    before, bracket, rest = spelling.partition("[")
-    inside, _, after = rest.partition("]")
-    return _written(before + after) + _written(before + inside + after) if bracket else [spelling]
-
-
-def _place(part: str, fields: Mapping[str, Field]) -> Place:
-    name, _, word = part.strip("{}").partition("=")
-    if not part.startswith("{"):
-        return Place("", (part,))
-    return Place(name, (word,) if word else fields[name])
+    name, *first = (metric,) if isinstance(metric, str) else next(iter(metric.items()))
+    if name not in known:
+        raise unknown(what, name, known, f"measure '{recipe.measure}'")
+    hints = get_type_hints(known[name], include_extras=True)
+    settings = {
+        key: parameter for key, parameter in inspect.signature(known[name]).parameters.items() if key not in GIVEN
+    }
+    where = f"{what} '{metric_text(metric)}'"
+    if first and not settings:
+        raise UserError(f"{where}: '{name}' has no settings; write '{name}' alone")
+    named = {} if isinstance(metric, str) else dict(list(metric.items())[1:])
+    given = ({next(iter(settings)): first[0]} if first else {}) | named
+    for key, value in given.items():
+        if key not in settings:
+            raise UserError(f"{where}: {unknown('setting', key, settings, name)}")
+        _check(value, hints[key], key, where, catalog, recipe)
+    given = {key: value for key, value in others.items() if key in settings} | given
+    missing = [key for key, one in settings.items() if one.default is inspect.Parameter.empty and key not in given]
+    if missing:
+        raise UserError(f"{where}: '{missing[0]}' is missing; '{name}' has {', '.join(settings)}")
+    return Call(known[name], given)
 
 
-class Parsed(NamedTuple):
-    """A metric with its fields."""
-
-    metric: Metric
-    fields: dict[str, object]
-
-
-def metric(spelling: str, words: str, **kinds: bool) -> Callable[[Callable], Callable]:
-    """Declare a method of a measure as that of a metric; see Metric."""
-
-    def declared(method: Callable) -> Callable:
-        method.declares = [Metric(spelling, words, method, **kinds), *getattr(method, "declares", ())]
-        return method
-
-    return declared
-
-
-def metrics_of(measure: type) -> list[Metric]:
-    """List a measure's metrics, its parents' first. A method that overrides one declares its metrics anew."""
-    methods = {name: getattr(measure, name) for kind in reversed(measure.__mro__) for name in vars(kind)}
-    return [declared for method in methods.values() for declared in getattr(method, "declares", ())]
-
-
-def parse(measure: type, text: str, catalog: Catalog, recipe: Recipe) -> Parsed:
-    """Read the metric of a recipe; UserError names the first wrong word, and the words that would be right."""
-    fields = {name: field for kind in reversed(measure.__mro__) for name, field in vars(kind).get("fields", {}).items()}
-    left = [(candidate, way, {}) for candidate in metrics_of(measure) for way in candidate.ways(fields)]
-    words = [*SEPARATORS.split(text), END]
-    for number, word in enumerate(words):
-        tried, left, names_of = left, [], {}
-        for candidate, way, values in tried:
-            name, choices = way[number].name, _choices(way[number].field, catalog, recipe)
-            names_of |= dict.fromkeys([f"words like {choices.example}"] if isinstance(choices, Like) else choices, name)
-            try:
-                value = choices.read(word) if isinstance(choices, Like) else choices[word]
-            except (KeyError, ValueError):
-                continue
-            left.append((candidate, way, values | ({name: value} if name else {})))
-        if not left:
-            raise _refused(words, number, names_of, recipe)
-    return Parsed(left[0][0], left[0][2])
-
-
-def _choices(field: Field, catalog: Catalog, recipe: Recipe) -> Mapping[str, object] | Like:
-    choices = field(catalog, recipe) if callable(field) else field
-    return choices if isinstance(choices, Mapping | Like) else {choice: choice for choice in choices}
-
-
-def _refused(words: list[str], number: int, names_of: dict[str, str], recipe: Recipe) -> UserError:
-    """Return the error that lists what a word, or a separator, may be; `names_of` has each choice's field name."""
-    text, word = "".join(words), words[number]
-    if number % 2:
-        *choices, got = (f"'{choice}'" if choice else "the end" for choice in (*names_of, word))
-        return UserError(f"metric '{text}': after '{''.join(words[:number])}' comes {' or '.join(choices)}, not {got}")
-    if text == word:
-        return unknown("metric", text, names_of, f"measure '{recipe.measure}'")
-    names = " or ".join(dict.fromkeys(name or "word" for name in names_of.values()))
-    return UserError(f"metric '{text}': {unknown(names, word, names_of, 'this recipe')}")
+def _check(value: object, hint: Any, key: str, where: str, catalog: Catalog, recipe: Recipe) -> None:
+    if get_origin(hint) in (Union, UnionType):
+        hint = next(one for one in get_args(hint) if one is not NoneType)
+    choices: Iterable[object] | None = None
+    if get_origin(hint) is Annotated:
+        hint, choices = get_args(hint)[:2]
+        choices = choices(catalog, recipe) if callable(choices) else choices
+    elif get_origin(hint) is Literal:
+        choices = get_args(hint)
+    if choices is not None and value not in (choices := tuple(choices)):
+        raise UserError(f"{where}: {unknown(key, str(value), map(str, choices), 'this recipe')}")
+    if choices is None and not (type(value) is hint or (hint is float and type(value) is int)):
+        raise UserError(f"{where}: '{key}' is {value!r}; it must be of type {hint.__name__}")

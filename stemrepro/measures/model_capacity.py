@@ -6,72 +6,62 @@ A published model has no seeds. Intervals are over held-out documents.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from stemrepro.measures.base import Measure, Precondition
-from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.metric import WHOLE, Field, metric
-from stemrepro.measures.reading import read_table
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.measures.base import condition
+from stemrepro.measures.scores import Scores, kept
+from stemrepro.measures.study import rows, table
+from stemrepro.verdicts.effect import Effect
 from stemrepro.verdicts.rule import CONFOUNDED
 
 if TYPE_CHECKING:
     import pandas as pd
 
+STUDY, OVER, COUNTS = "capacity", "held-out documents", "counts"
 MODELS = ("dense", "third", "full")
-OVER = "documents"
 
 
-class ModelCapacity(Measure):
-    """Distinct tokens of documents, and losses of the same tokens after more and less context."""
+def by_document(values: pd.Series) -> Effect:
+    """Return values of documents as an effect over these."""
+    return Effect(values.to_numpy(float), over="documents")
 
-    study, over = "capacity", "held-out documents"
-    fields: ClassVar[dict[str, Field]] = {"length": WHOLE}
-    preconditions: ClassVar[dict[str, Precondition]] = {
-        "full-reads": Precondition("STEM full's loss is below that of a guess at random", CONFOUNDED, ("full",)),
-    }
 
-    def __init__(self, inputs: Inputs) -> None:
-        super().__init__(inputs)
-        home = inputs.folder / self.study
-        self.counts = read_table(home, "counts")
-        losses = {model: read_table(home, f"losses-{model}") for model in MODELS}
-        self.losses = {
-            model: rows.pivot(index="document", columns="context", values="nats") for model, rows in losses.items()
-        }
+@kept
+def losses(scores: Scores, model: str) -> pd.DataFrame:
+    """Return the loss of the same tokens: a row per document, a column per length of the context."""
+    return rows(scores, STUDY, "losses", model=model).pivot(index="document", columns="context", values="nats")
 
-    def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return why what context is worth says nothing: a model that is worse than a guess may be less so."""
-        if precondition != "full-reads":
-            return None
-        losses = self.losses["full"]
-        loss, guess = losses[losses.columns.min()].mean(), math.log(self.counts["vocab"].iloc[0])
-        return f"STEM full's loss is {loss:.1f}, a guess at random has {guess:.1f}" if loss > guess else None
 
-    def touched(self, length: int) -> pd.DataFrame:
-        """Return the counts of the documents that have so many tokens."""
-        return self.counts[self.counts["length"] == length].set_index("document")
+def worth_of(scores: Scores, model: str, context: int) -> pd.Series:
+    """Return what so many tokens of context take off the loss after the fewest, by document."""
+    by_context = losses(scores, model)
+    return by_context[by_context.columns.min()] - by_context[context]
 
-    def worth(self, model: str, context: int) -> pd.Series:
-        """Return what so many tokens of context take off the loss after the fewest, by document."""
-        losses = self.losses[model]
-        return losses[losses.columns.min()] - losses[context]
 
-    @metric("touched:{length}", "parameters of a table's touched rows over those of the up-projection, less 1")
-    def over_matrix(self, high: str, low: str, length: int) -> Contrast:
-        rows = self.touched(length)
-        return Contrast((rows["distinct"] / rows["width"] - 1).to_numpy(), over=OVER)
+def touched(scores: Scores, high: str, low: str, length: int) -> Effect:
+    """Parameters of a table's touched rows over those of the up-projection, less 1."""
+    counts = rows(scores, STUDY, COUNTS, length=length)
+    return by_document(counts["distinct"] / counts["width"] - 1)
 
-    @metric(
-        "repeated:{length}", "share by which a document's distinct tokens are fewer than those drawn from its source"
-    )
-    def repeated(self, high: str, low: str, length: int) -> Contrast:
-        rows = self.touched(length)
-        return Contrast((1 - rows["distinct"] / rows["drawn"]).to_numpy(), over=OVER)
 
-    @metric(
-        "worth", "what the longest context takes off the loss after the shortest, of the first arm less the second's"
-    )
-    def growth(self, high: str, low: str) -> Contrast:
-        longest = self.losses[high].columns.max()
-        return Contrast((self.worth(high, longest) - self.worth(low, longest)).to_numpy(), over=OVER)
+def repeated(scores: Scores, high: str, low: str, length: int) -> Effect:
+    """Share by which a document's distinct tokens are fewer than those drawn from its source."""
+    counts = rows(scores, STUDY, COUNTS, length=length)
+    return by_document(1 - counts["distinct"] / counts["drawn"])
+
+
+def worth(scores: Scores, high: str, low: str) -> Effect:
+    """What the longest context takes off the loss after the shortest, of the first arm less the second's."""
+    longest = losses(scores, high).columns.max()
+    return by_document(worth_of(scores, high, longest) - worth_of(scores, low, longest))
+
+
+@condition(CONFOUNDED, ("full",))
+def full_reads(scores: Scores) -> str | None:
+    """STEM full's loss is below that of a guess at random.
+
+    A model that is worse than a guess may be less so with more context, which says nothing of what context is worth.
+    """
+    full = losses(scores, "full")
+    loss, guess = full[full.columns.min()].mean(), math.log(table(scores, STUDY, COUNTS)["vocab"].iloc[0])
+    return f"STEM full's loss is {loss:.1f}, a guess at random has {guess:.1f}" if loss > guess else None

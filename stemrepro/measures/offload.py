@@ -8,22 +8,24 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 
 from stemrepro.common.sums import total
 from stemrepro.config.scale import Shape
-from stemrepro.measures.costs import PLACEMENTS, dense_and_stem
-from stemrepro.measures.metric import WHOLE, Field, metric
+from stemrepro.measures.costs import PLACEMENTS, Placement, dense_and_stem
+from stemrepro.measures.metric import ShapeName
 from stemrepro.measures.offload_rates import DEVICES, Device
 from stemrepro.measures.offload_training import Rows, from_host, on_device
-from stemrepro.measures.text import CountsText
+from stemrepro.measures.scores import Scores
+from stemrepro.measures.text import TextCounts, text_counts
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import cache_bytes, flops_per_token, parameter_counts, table_bytes_per_token
 from stemrepro.offload.overlap import pass_seconds
-from stemrepro.verdicts.contrast import Unmeasured
+from stemrepro.verdicts.effect import Untested
 
+READS_TEXT = True
 BYTES = 2
 """Bytes of a number on the device: bfloat16."""
 CHUNK, SEQUENCES, PREFIX = 128, 4, 8065
@@ -37,6 +39,7 @@ STEP = 16384
 
 It is the most of which the rows of a step, and those of the step after it, are counted.
 """
+DeviceName = Annotated[str, tuple(DEVICES)]
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ PROMPT = tuple(Pass(SEQUENCES, CHUNK, CHUNK * number + CHUNK // 2) for number in
 """All whole chunks of that prefill. Their ids are known from the start, so that rows come during the chunk before."""
 
 
-def decode(sequences: int) -> Pass:
+def decoding(sequences: int) -> Pass:
     """Return a step of decoding."""
     return Pass(sequences, 1, CONTEXT)
 
@@ -159,104 +162,116 @@ def device_bytes(shape: Shape, placement: str, home: Home, rows: float) -> float
     return BYTES * counts["active"] + held + home.share * stem.vocab * table_bytes_per_token(stem, BYTES)
 
 
-class Offload(CountsText):
-    """Rows counted in text, and times modelled from them; nothing is trained and nothing was timed."""
+def distinct_share(text: TextCounts, source: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return lengths, and the distinct share of as many first tokens of a window, mean over windows."""
+    table = text.growth(source, text.vocab)
+    lengths = table.columns.to_numpy()
+    return lengths, table.mean().to_numpy() / lengths
 
-    fields: ClassVar[dict[str, Field]] = {
-        "placement": PLACEMENTS,
-        "device": DEVICES,
-        "sequences": WHOLE,
-        "ahead": {"training": True, "training_asked": False},
-    }
 
-    def distinct_share(self, source: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return lengths, and the distinct share of as many first tokens of a window, mean over windows."""
-        table = self.text.growth(source, self.text.vocab)
-        lengths = table.columns.to_numpy()
-        return lengths, table.mean().to_numpy() / lengths
+def fetched(text: TextCounts, work: Pass, home: Home) -> float:
+    """Return rows of each table that a pass brings, mean over sources: one per token, or each sequence's distinct.
 
-    def fetched(self, work: Pass, home: Home) -> float:
-        """Return rows of each table that a pass brings, mean over sources: one per token, or each sequence's distinct.
+    A cache's share is taken off. Rows that two sequences share are counted for both.
+    """
+    if not home.distinct:
+        return work.total
+    rows = []
+    for source in text.sources():
+        lengths, shares = distinct_share(text, source)
+        share = float(np.interp(np.log(work.tokens), np.log([1, *lengths]), [1.0, *shares]))
+        hits = text.hit_rate(source, "distinct in a chunk", POLICY, home.share).mean if home.share else 0.0
+        rows.append(work.total * share * (1 - hits / 100))
+    return float(np.mean(rows))
 
-        A cache's share is taken off. Rows that two sequences share are counted for both.
-        """
-        if not home.distinct:
-            return work.total
-        rows = []
-        for source in self.text.sources():
-            lengths, shares = self.distinct_share(source)
-            share = float(np.interp(np.log(work.tokens), np.log([1, *lengths]), [1.0, *shares]))
-            missed = 1.0
-            if home.share:
-                missed -= self.text.hit_rate(source, "distinct in a chunk", POLICY, home.share).mean / 100
-            rows.append(work.total * share * missed)
-        return float(np.mean(rows))
 
-    def slowdown(self, shape: Shape, placement: str, device: Device, works: Sequence[Pass], home: Home) -> float:
-        """Return the percentage that passes take longer than with tables on the device."""
-        rows = self.fetched(works[0], home)
-        with_host = model_seconds(shape, placement, works, device, home, rows)
-        resident = model_seconds(shape, placement, works, device, Home(host=False), rows)
-        return 100 * (with_host / resident - 1)
+def slowdown(
+    text: TextCounts, shape: Shape, placement: str, device: Device, works: Sequence[Pass], home: Home
+) -> float:
+    """Return the percentage that passes take longer than with tables on the device."""
+    rows = fetched(text, works[0], home)
+    with_host = model_seconds(shape, placement, works, device, home, rows)
+    resident = model_seconds(shape, placement, works, device, Home(host=False), rows)
+    return 100 * (with_host / resident - 1)
 
-    def steps(self) -> list[int]:
-        """Return the tokens of the five longest steps whose rows, and those of the step after, are counted."""
-        lengths = set.intersection(*(set(self.text.growth(s, self.text.vocab).columns) for s in self.text.sources()))
-        return sorted(int(tokens) for tokens in lengths if 2 * tokens in lengths)[-5:]
 
-    def step_rows(self, tokens: int) -> Rows:
-        """Return rows of each table that a training step reads, and the new share of the next's, means over sources.
+def steps(text: TextCounts) -> list[int]:
+    """Return the tokens of the five longest steps whose rows, and those of the step after, are counted."""
+    lengths = set.intersection(*(set(text.growth(source, text.vocab).columns) for source in text.sources()))
+    return sorted(int(tokens) for tokens in lengths if 2 * tokens in lengths)[-5:]
 
-        Raises:
-            Unmeasured: rows aren't counted that far.
-        """
-        if tokens not in self.steps():
-            raise Unmeasured(f"the scale's text isn't counted up to {2 * tokens:,} tokens, two steps' of {tokens:,}")
-        rows = []
-        for source in self.text.sources():
-            distinct = self.text.growth(source, self.text.vocab).mean()
-            rows.append((distinct[tokens], distinct[2 * tokens] / distinct[tokens] - 1))
-        return Rows(*map(float, np.mean(rows, axis=0)))
 
-    @metric("share_grows", "sources of text of which longer passes bring no smaller share of their rows", exact=True)
-    def share_grows(self) -> int:
-        return sum(bool((np.diff(self.distinct_share(source)[1]) >= 0).any()) for source in self.text.sources())
+def step_rows(text: TextCounts, tokens: int) -> Rows:
+    """Return rows of each table that a training step reads, and the new share of the next's, means over sources.
 
-    @metric(
-        "{how=prefill}:{shape}:{placement}:{device}",
-        "percent that a prompt's prefill takes longer, distinct rows ahead, than with tables on the device (modelled)",
-        exact=True,
-    )
-    @metric("{how=prefill_cold}:{shape}:{placement}:{device}", "that of a chunk with ids as it begins", exact=True)
-    @metric("{how=prefill_asked}:{shape}:{placement}:{device}", "that of the prompt, rows when requested", exact=True)
-    def prefill(self, how: str, shape: Shape, placement: str, device: Device) -> float:
-        works = [PREFILL] if how == "prefill_cold" else PROMPT
-        home = Home(ahead=0) if how == "prefill_asked" else HOMES["ahead, distinct"]
-        return self.slowdown(shape, placement, device, works, home)
+    Raises:
+        Untested: rows aren't counted that far.
+    """
+    if tokens not in steps(text):
+        raise Untested(f"the scale's text isn't counted up to {2 * tokens:,} tokens, two steps' of {tokens:,}")
+    grown = [text.growth(source, text.vocab).mean() for source in text.sources()]
+    rows = [(distinct[tokens], distinct[2 * tokens] / distinct[tokens] - 1) for distinct in grown]
+    return Rows(*map(float, np.mean(rows, axis=0)))
 
-    @metric("decode:{shape}:{placement}:{device}:{sequences}", "that of a decode step of so many", exact=True)
-    def decode(self, shape: Shape, placement: str, device: Device, sequences: int) -> float:
-        return self.slowdown(shape, placement, device, [decode(sequences)], HOMES["ahead"])
 
-    @metric(
-        "{ahead}:{shape}:{placement}:{device}",
-        "percent that a training step of STEP tokens takes longer than with tables on the device, "
-        "rows a step ahead, or all of them after the update (modelled)",
-        exact=True,
-    )
-    def training(self, shape: Shape, placement: str, device: Device, ahead: bool, tokens: int = STEP) -> float:
-        work = shape, placement, tokens, device, self.step_rows(tokens)
-        return 100 * (from_host(*work, ahead).seconds / on_device(*work) - 1)
+def step_slowdown(text: TextCounts, shape: Shape, placement: str, device: Device, tokens: int, ahead: bool) -> float:
+    """Return the percentage that a training step takes longer than with tables on the device."""
+    work = shape, placement, tokens, device, step_rows(text, tokens)
+    return 100 * (from_host(*work, ahead).seconds / on_device(*work) - 1)
 
-    @metric("more_memory", "shapes that take more device memory than dense with tables in host memory", exact=True)
-    def more_memory(self) -> int:
-        def more(shape: Shape, placement: str) -> bool:
-            dense = BYTES * parameter_counts(dense_and_stem(shape, placement)[0])["active"]
-            return device_bytes(shape, placement, HOMES["ahead"], PREFILL.total) > dense
 
-        return sum(any(more(shape, at) for at in PLACEMENTS) for shape in self.inputs.catalog.shapes.values())
+def share_grows(scores: Scores) -> int:
+    """Sources of text of which longer passes bring no smaller share of their rows."""
+    text = text_counts(scores)
+    return sum(bool((np.diff(distinct_share(text, source)[1]) >= 0).any()) for source in text.sources())
 
-    def untestable(self, metric: str, precondition: str) -> str | None:
-        if "ahead" in self.parse(metric).fields and STEP not in self.steps():
-            return f"the scale's text isn't counted up to {2 * STEP:,} tokens, two steps' of {STEP:,}"
-        return None
+
+def _slowdown(scores: Scores, shape: str, placement: str, device: str, works: Sequence[Pass], home: Home) -> float:
+    return slowdown(text_counts(scores), scores.catalog.shapes[shape], placement, DEVICES[device], works, home)
+
+
+def prefill(scores: Scores, shape: ShapeName, placement: Placement, device: DeviceName) -> float:
+    """Percent that a prompt's prefill takes longer, distinct rows ahead, than with tables on the device (modelled)."""
+    return _slowdown(scores, shape, placement, device, PROMPT, HOMES["ahead, distinct"])
+
+
+def prefill_cold(scores: Scores, shape: ShapeName, placement: Placement, device: DeviceName) -> float:
+    """Percent that a chunk's prefill takes longer, with ids as it begins, than with tables on the device (modelled)."""
+    return _slowdown(scores, shape, placement, device, [PREFILL], HOMES["ahead, distinct"])
+
+
+def prefill_asked(scores: Scores, shape: ShapeName, placement: Placement, device: DeviceName) -> float:
+    """Percent that a prompt's prefill takes longer, rows when requested, than with tables on the device (modelled)."""
+    return _slowdown(scores, shape, placement, device, PROMPT, Home(ahead=0))
+
+
+def decode(scores: Scores, shape: ShapeName, placement: Placement, device: DeviceName, sequences: int) -> float:
+    """Percent that a decode step of so many sequences takes longer than with tables on the device (modelled)."""
+    return _slowdown(scores, shape, placement, device, [decoding(sequences)], HOMES["ahead"])
+
+
+def _training(scores: Scores, shape: str, placement: str, device: str, ahead: bool) -> float:
+    return step_slowdown(text_counts(scores), scores.catalog.shapes[shape], placement, DEVICES[device], STEP, ahead)
+
+
+def training(scores: Scores, shape: ShapeName, placement: Placement, device: DeviceName) -> float:
+    """Percent that a training step of STEP tokens takes longer than with tables on the device (modelled).
+
+    Rows come a step ahead.
+    """
+    return _training(scores, shape, placement, device, ahead=True)
+
+
+def training_asked(scores: Scores, shape: ShapeName, placement: Placement, device: DeviceName) -> float:
+    """Percent that a training step takes longer where all rows come after the update of the one before (modelled)."""
+    return _training(scores, shape, placement, device, ahead=False)
+
+
+def more_memory(scores: Scores) -> int:
+    """Shapes that take more device memory than dense with tables in host memory."""
+
+    def more(shape: Shape, placement: str) -> bool:
+        dense = BYTES * parameter_counts(dense_and_stem(shape, placement)[0])["active"]
+        return device_bytes(shape, placement, HOMES["ahead"], PREFILL.total) > dense
+
+    return sum(any(more(shape, at) for at in PLACEMENTS) for shape in scores.catalog.shapes.values())

@@ -5,22 +5,24 @@ A published model has no seeds. Intervals are over the held-out sequences: each 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property
-from typing import ClassVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
-from stemrepro.measures.base import Measure
-from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.metric import Field, metric
-from stemrepro.measures.reading import read_table
+from stemrepro.measures.scores import Scores, kept
+from stemrepro.measures.study import rows, table
 from stemrepro.model.config import layers_of
-from stemrepro.verdicts.contrast import Contrast, jackknife
+from stemrepro.verdicts.effect import Effect, jackknife
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+STUDY, OVER, SHARES = "premise", "held-out sequences of text", "shares"
 WHAT = {"up": "W_u x", "gate": "W_g x", "out": "FFN output"}
 HALF = 50.0
-OVER = "sequences"
+UNITS = "sequences"
+What, Layers = Annotated[str, tuple(WHAT)], Literal["third", "full", "early", "late"]
 
 
 def layers_named(name: str, depth: int) -> list[int]:
@@ -31,75 +33,76 @@ def layers_named(name: str, depth: int) -> list[int]:
     return list(layers_of(name, depth))
 
 
-class Premise(Measure):
-    """Shares of variance that rows explain, and what reading them costs."""
+def every_layer(scores: Scores) -> range:
+    """Return all layers."""
+    return range(int(table(scores, STUDY, SHARES)["layer"].max()) + 1)
 
-    study, over = "premise", "held-out sequences of text"
-    fields: ClassVar[dict[str, Field]] = {"what": WHAT, "layers": ("third", "full", "early", "late")}
 
-    def __init__(self, inputs: Inputs) -> None:
-        import pandas as pd  # a second that reading recipes can do without
+def budgets(scores: Scores) -> list[int]:
+    """Return the tokens of the rows' text, ascending."""
+    return sorted(table(scores, STUDY, SHARES)["budget"].unique().tolist())
 
-        super().__init__(inputs)
-        home = inputs.folder / self.study
-        names = sorted(path.stem for path in home.glob("shares-*.parquet")) or ["shares"]
-        self.shares = pd.concat([read_table(home, name) for name in names])
-        self.costs = read_table(home, "costs")
-        self.budgets = sorted(self.shares["budget"].unique())
 
-    @cached_property
-    def depth(self) -> int:
-        """Number of layers."""
-        return int(self.shares["layer"].max()) + 1
+def layers_of_set(scores: Scores, name: str) -> list[int]:
+    """Return the layers of a set."""
+    return layers_named(name, len(every_layer(scores)))
 
-    def layers(self, name: str) -> list[int]:
-        """Return the layers of a set."""
-        return layers_named(name, self.depth)
 
-    def explained(self, what: str, address: str, budget: int | None = None) -> np.ndarray:
-        """Return sums of squares around the mean and around a row, by layer and sequence [2, layers, n]."""
-        rows = self.shares[self.shares["budget"] == (budget or self.budgets[-1])]
-        rows = rows[(rows["what"] == what) & (rows["address"] == address)]
-        return np.stack(
-            [rows.pivot(index="layer", columns="sequence", values=name).to_numpy() for name in ("total", "left")]
-        )
+def _by_layer(rows: pd.DataFrame, *columns: str) -> np.ndarray:
+    """Return columns by layer and sequence [columns, layers, n]."""
+    return np.stack([rows.pivot(index="layer", columns="sequence", values=name).to_numpy() for name in columns])
 
-    def share(self, what: str, address: str, layers: list[int], budget: int | None = None) -> Contrast:
-        """Return the mean over layers of the share that a row explains, in percent."""
-        return jackknife(*self._of(what, address, layers, budget), OVER)
 
-    def _of(self, what: str, address: str, layers: list[int], budget: int | None = None) -> tuple[Callable, np.ndarray]:
-        sums = self.explained(what, address, budget)[:, layers]
-        return lambda kept: 100 * float(np.mean(1 - kept[1].sum(axis=-1) / kept[0].sum(axis=-1))), sums
+@kept
+def squares(scores: Scores, what: str, address: str, budget: int | None = None) -> np.ndarray:
+    """Return sums of squares around the mean and around a row, by layer and sequence [2, layers, n]."""
+    found = rows(scores, STUDY, SHARES, budget=budget or budgets(scores)[-1], what=WHAT[what], address=address)
+    return _by_layer(found, "total", "left")
 
-    @metric(
-        "explained:{what}:{layers}", "share that the first arm's rows explain, in percent, less half of the variance"
-    )
-    def over_half(self, high: str, low: str, what: str, layers: str) -> Contrast:
-        statistic, sums = self._of(what, high, self.layers(layers))
-        return jackknife(lambda kept: statistic(kept) - HALF, sums, OVER)
 
-    @metric("over-gate:{layers}", "share of W_u x that rows explain, in points over that of W_g x")
-    def over_gate(self, high: str, low: str, layers: str) -> Contrast:
-        (up, first), (gate, second) = (
-            self._of(WHAT[what], arm, self.layers(layers)) for what, arm in (("up", high), ("gate", low))
-        )
-        return jackknife(lambda kept: up(kept[:2]) - gate(kept[2:]), np.concatenate([first, second]), OVER)
+def _percent(sums: np.ndarray) -> float:
+    """Return the mean over layers of the share that a row explains [2, layers, n]."""
+    return 100 * float(np.mean(1 - sums[1].sum(axis=-1) / sums[0].sum(axis=-1)))
 
-    @metric("falls:{what}", "share that rows explain in the first third of the layers, in points over the last third")
-    def falls(self, high: str, low: str, what: str) -> Contrast:
-        (early, first), (late, second) = (self._of(what, high, self.layers(layers)) for layers in ("early", "late"))
-        return jackknife(lambda kept: early(kept[:2]) - late(kept[2:]), np.concatenate([first, second]), OVER)
 
-    @metric("cost:{layers}", "what the loss rises by where one layer reads its rows, in the mean over layers")
-    def cost(self, high: str, low: str, layers: str) -> Contrast:
-        return self.cost_of(self.layers(layers))
+def share(
+    scores: Scores, what: str, address: str, of: Iterable[int], budget: int | None = None, less: float = 0.0
+) -> Effect:
+    """Return the mean over layers of the share that a row explains, in percent."""
+    sums = squares(scores, what, address, budget)[:, list(of)]
+    return jackknife(lambda left: _percent(left) - less, sums, UNITS)
 
-    def cost_of(self, layers: list[int], of: str = "loss") -> Contrast:
-        """Return what rows of one layer cost in the mean over layers: the rise of the loss, or "kl", nats per token."""
-        rows = self.costs[self.costs["layer"].isin(layers)]
-        rows = rows.assign(loss=rows["nats"] - rows["dense"])
-        sums = np.stack(
-            [rows.pivot(index="layer", columns="sequence", values=name).to_numpy() for name in (of, "tokens")]
-        )
-        return jackknife(lambda kept: float(np.mean(kept[0].sum(axis=-1) / kept[1].sum(axis=-1))), sums, OVER)
+
+def _less(first: np.ndarray, second: np.ndarray) -> Effect:
+    both = np.concatenate([first, second])
+    return jackknife(lambda left: _percent(left[:2]) - _percent(left[2:]), both, UNITS)
+
+
+def explained(scores: Scores, high: str, low: str, what: What, layers: Layers) -> Effect:
+    """Share that the first arm's rows explain, in percent, less half of the variance."""
+    return share(scores, what, high, layers_of_set(scores, layers), less=HALF)
+
+
+def over_gate(scores: Scores, high: str, low: str, layers: Layers) -> Effect:
+    """Share of W_u x that rows explain, in points over that of W_g x."""
+    chosen = layers_of_set(scores, layers)
+    return _less(squares(scores, "up", high)[:, chosen], squares(scores, "gate", low)[:, chosen])
+
+
+def falls(scores: Scores, high: str, low: str, what: What) -> Effect:
+    """Share that rows explain in the first third of the layers, in points over the last third."""
+    sums = squares(scores, what, high)
+    return _less(*(sums[:, layers_of_set(scores, name)] for name in ("early", "late")))
+
+
+def cost_of(scores: Scores, layers: Iterable[int], of: str = "loss") -> Effect:
+    """Return what rows of one layer cost in the mean over layers: the rise of the loss, or "kl", nats per token."""
+    costs = table(scores, STUDY, "costs")
+    costs = costs[costs["layer"].isin(list(layers))].assign(loss=lambda each: each["nats"] - each["dense"])
+    sums = _by_layer(costs, of, "tokens")
+    return jackknife(lambda left: float(np.mean(left[0].sum(axis=-1) / left[1].sum(axis=-1))), sums, UNITS)
+
+
+def cost(scores: Scores, high: str, low: str, layers: Layers) -> Effect:
+    """What the loss rises by where one layer reads its rows, in the mean over layers."""
+    return cost_of(scores, layers_of_set(scores, layers))

@@ -1,185 +1,150 @@
 """Reasoning in context: metrics of recipes/contextual_reasoning.yaml."""
 
+from __future__ import annotations
+
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from stemrepro.common.errors import UserError
-from stemrepro.config.address import MAIN
-from stemrepro.config.catalog import Catalog
-from stemrepro.config.recipe import Recipe
-from stemrepro.measures.base import LEAD, Level, Measure, Precondition
-from stemrepro.measures.context import EDGES, Part, mean_difference
+from stemrepro.config.address import MAIN, Address
+from stemrepro.measures.base import Level, condition, on_scale
+from stemrepro.measures.context import mean_difference, sums
 from stemrepro.measures.items import Sample
 from stemrepro.measures.items import difference as item_difference
-from stemrepro.measures.metric import Field, Like, metric
-from stemrepro.measures.reading import ArmScores, ArmTasks, check_same, read_npz
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.measures.metric import TaskName, VariantName
+from stemrepro.measures.reading import ArmScores, ArmTasks, array
+from stemrepro.measures.scores import Scores, kept
+from stemrepro.verdicts.effect import Effect, Untested
 from stemrepro.verdicts.rule import TOO_SMALL
 
-DISTANCE = ("source", "distance_tokens", "distance", "position_tokens", "position", "word_tokens", "word")
-SAME = ("seeds", "distance_tokens", "position_tokens", "word_tokens")
-TASK = ("value", "length", "floor", "cut", "clusters")
-"""Arrays of reasoning.npz for each task."""
-Words = tuple[int, int]
-"""Range of lengths of items: the first, and the one after the last."""
-
-
-class ArmDistance(ArmScores):
-    """Losses of an arm by the distance to a target's last occurrence, and by position."""
-
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
-        """distance.npz as stemrepro.evaluation.distance writes it."""
-        path = self.whole().folder / "distance.npz"
-        return read_npz(path, "seeds", *DISTANCE, seeds=self.summary["seeds"])
-
-    def part(self, by: str, low: int, high: int = 2**30) -> Part:
-        """Return sums over buckets from `low` up to `high` of `by`, "distance" or "position"."""
-        tokens = self.arrays[f"{by}_tokens"]
-        edges = np.array(EDGES[: tokens.shape[1]])
-        chosen = (edges >= low) & (edges < high)
-        return Part(self.arrays[by][:, :, chosen].sum(axis=2).astype(float), tokens[:, chosen].sum(axis=1))
-
-
-class ArmReasoning(ArmTasks):
-    """Items of an arm; none where the scale requests none."""
-
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
-        """reasoning.npz as stemrepro.evaluation.reasoning writes it."""
-        return self.whole().read_items("reasoning.npz", TASK)
-
-    def sample(self, what: str, words: Words | None = None, field: str = "value") -> Sample:
-        """Return values (points), weights and clusters of the items of a task or group, whose tasks count the same.
-
-        Args:
-            words: range of the items' lengths; None for all items.
-            field: "value", "floor" for what needs no knowledge, or "cut": the share of prompts beyond the context.
-        """
-        low, high = words or (0, 2**30)
-        values, weights, clusters = [], [], []
-        for task in self.tasks(what):
-            points = self.arrays[f"{task}/value"]
-            value = points if field == "value" else np.broadcast_to(self.arrays[f"{task}/{field}"], points.shape)
-            length = self.arrays[f"{task}/length"]
-            kept = (length >= low) & (length < high)
-            if kept.any():
-                values.append(value[:, kept].astype(float))
-                weights.append(np.full(values[-1].shape, 1 / kept.sum()))
-                clusters.append(self.arrays[f"{task}/clusters"][kept])
-        if not values:
-            return Sample(np.empty((0, 0)), np.empty((0, 0)), np.empty(0))
-        return Sample(
-            np.concatenate(values, axis=1), np.concatenate(weights, axis=1) / len(values), np.concatenate(clusters)
-        )
-
+if TYPE_CHECKING:
+    import pandas as pd
 
 GROWTHS = {"repeat": (0, (1, 2)), "far": (1, (2,))}
 """Kinds of targets (0 new, 1 near, 2 far) whose leads a growth compares: the first with all of the others."""
 MOST_CUT = 0.05
 """Share of prompts longer than the context up to which a task is judged."""
+LONGEST = 2**30
+"""More than any item's length."""
 
 
-def _scored_variants(catalog: Catalog, recipe: Recipe) -> tuple[str, ...]:
-    return tuple(variant for variant, request in recipe.variants.items() if "reasoning" in request.scores)
+class ArmDistance(ArmScores):
+    """Losses of an arm by the distance to a target's last occurrence, and by position."""
 
-
-def _words(word: str) -> Words:
-    low, _, high = word.partition("-")
-    if "-" not in word:
-        raise ValueError(f"{word!r} is no range")
-    return int(low), int(high) if high else 2**30
-
-
-class Scored(Measure):
-    """Scores of lm-eval's tasks."""
-
-    fields: ClassVar[dict[str, Field]] = {"words": Like(_words, "4000-8000 or 8000-"), "variant": _scored_variants}
-    preconditions: ClassVar[dict[str, Precondition]] = {
-        "dense-answers": Precondition(
-            f"dense scores {LEAD:g} points above the most frequent answer and a draw among the choices",
-            TOO_SMALL, ("dense",),
-        )
-    }  # fmt: skip
-
-    def items(self, arm: str, variant: str = MAIN) -> ArmReasoning:
-        return ArmReasoning(self.inputs.scores("reasoning", arm, variant), self.inputs.recipe)
-
-    @metric(
-        "score:{task}[:{words}][@{variant}]",
-        "points of a task or group, of items of so many words; after an extension at a variant",
-    )
-    def score(self, high: str, low: str, task: str, words: Words | None = None, variant: str = MAIN) -> Contrast:
-        one, other = (self.items(arm, variant).sample(task, words) for arm in (high, low))
-        if not one.values.size:
-            return Contrast(np.array([np.nan]))
-        if not (np.array_equal(one.clusters, other.clusters) and one.values.shape == other.values.shape):
-            raise UserError(f"{high} and {low} were scored on different seeds or items of '{task}'")
-        return item_difference(one, other, share=True)
-
-    def levels(self, metric: str) -> list[Level]:
-        fields = self.parse(metric).fields
-        if "task" not in fields:
-            return []
-        dense, task, words = self.items("dense", fields.get("variant", MAIN)), fields["task"], fields.get("words")
-        sample = dense.whole().sample(task, words)
-        if not sample.values.size:
-            return []
-        floor = float(dense.sample(task, words, "floor").by_seed.mean())
-        return [Level(sample.by_seed, sample.count, floor)]
-
-    def untestable(self, metric: str, precondition: str) -> str | None:
-        fields = self.parse(metric).fields
-        if "task" not in fields:
-            return None
-        dense, task, words = self.items("dense", fields.get("variant", MAIN)), fields["task"], fields.get("words")
-        if not dense.whole().tasks(task):
-            return "these items are the hub's, and this scale asks for none: its models couldn't answer them"
-        if not dense.sample(task, words).values.size:
-            return "no item is of that length"
-        if precondition == "none":
-            return None
-        if (cut := float(dense.sample(task, words, "cut").by_seed.mean())) > MOST_CUT:
-            return f"{cut:.0%} of the prompts are longer than the models' context and would lose their beginning"
-        return self.levels(metric)[0].at_floor()
-
-
-class Reasoning(Scored):
-    """Scores of lm-eval's tasks, and losses by the distance to a target's last occurrence."""
+    kind = "distance"
 
     @cached_property
-    def arms(self) -> dict[str, ArmDistance]:
-        return {arm: ArmDistance(self.inputs.scores("distance", arm)) for arm in self.inputs.recipe.arms}
+    def by(self) -> dict[str, pd.DataFrame]:
+        """The lines by "distance" and by "position"."""
+        return dict(list(self.by_seed("distance").groupby("by", sort=False)))
 
-    def difference(self, high: str, low: str, by: str, where: tuple[int, int]) -> Contrast:
-        """Return loss(high) - loss(low) on the targets in a range of distances or positions."""
-        check_same(self.arms[high], self.arms[low], *SAME)
-        first, second = (self.arms[arm].part(by, *where) for arm in (high, low))
-        return mean_difference(first, second, None, None, self.arms[high].arrays["source"])
+    @cached_property
+    def words(self) -> tuple[np.ndarray, np.ndarray]:
+        """Nats of targets [seeds, tokens, kinds of targets], and how many these are [tokens, kinds]."""
+        rows = self.by_seed("words")
+        nats, tokens = (array(rows, name, "seed", "token", "at") for name in ("nats", "tokens"))
+        return nats.astype(float), tokens[0]
 
-    @metric(
-        "growth:{growth=repeat}",
-        "a difference of losses on words that occurred in the sequence before less that on the same words where they "
-        "are new, nats per token of prose",
-    )
-    @metric(
-        "growth:{growth=far}",
-        "the same on words that occurred last 16 or more tokens back less that on the same words nearer by",
-    )
-    def same_words(self, high: str, low: str, growth: str) -> Contrast:
-        """Return, by seed, the mean over words of a difference of its two means, with the error between words.
 
-        The weight of a word is n1 n2 / (n1 + n2), by which its two means are known.
+class ArmReasoning(ArmTasks):
+    """Items of an arm; none where the scale requests none."""
+
+    kind = "reasoning"
+
+    def sample(self, what: str, least: int = 0, below: int = LONGEST, field: str = "value") -> Sample:
+        """Return values (points), weights and clusters of the items of a task or group, whose tasks count the same.
+
+        Args:
+            least, below: range of the items' lengths.
+            field: "value", "floor" for what needs no knowledge, or "cut": the share of prompts beyond the context.
+
+        Raises:
+            Untested: there are none.
         """
-        first, others = GROWTHS[growth]
-        one, other = self.arms[high].arrays, self.arms[low].arrays
-        check_same(self.arms[high], self.arms[low], *SAME)
-        lead, count = one["word"].astype(float) - other["word"], one["word_tokens"]
-        kinds = list(others)
-        first_count, other_count = count[:, first], count[:, kinds].sum(axis=1)
-        both = (first_count > 0) & (other_count > 0)
-        values = lead[:, :, kinds].sum(axis=2)[:, both] / other_count[both] - lead[:, both, first] / first_count[both]
-        weights = first_count[both] * other_count[both] / (first_count[both] + other_count[both])
-        return Sample(values, np.tile(weights / weights.sum(), (len(values), 1)), np.flatnonzero(both)).contrast()
+        if not self.whole().tasks(what):
+            raise Untested("these items are the hub's, and this scale asks for none: its models couldn't answer them")
+        values, weights, clusters = [], [], []
+        for task in self.tasks(what):
+            length = self.by_item(task, "length")[0]
+            kept = (length >= least) & (length < below)
+            if kept.any():
+                values.append(self.by_item(task, field)[:, kept].astype(float))
+                weights.append(np.full(values[-1].shape, 1 / kept.sum()))
+                clusters.append(self.by_item(task, "cluster")[0, kept])
+        if not values:
+            raise Untested("no item is of that length")
+        return Sample(
+            np.concatenate(values, axis=1), np.concatenate(weights, axis=1) / len(values), np.concatenate(clusters)
+        )
+
+
+@kept
+def arm_distance(scores: Scores, arm: str) -> ArmDistance:
+    """Return an arm's losses by distance."""
+    return ArmDistance(scores.folder, Address(MAIN, arm))
+
+
+@kept
+def arm_reasoning(scores: Scores, arm: str, at: str = MAIN) -> ArmReasoning:
+    """Return an arm's items at a variant."""
+    return ArmReasoning(scores.folder, Address(at, arm), scores.recipe)
+
+
+def _score_levels(scores: Scores, task: str, least: int = 0, below: int = LONGEST, at: str = MAIN) -> list[Level]:
+    dense = arm_reasoning(scores, "dense", at)
+    sample = dense.sample(task, least, below)
+    return [Level(sample.by_seed, sample.count, float(dense.sample(task, least, below, "floor").by_seed.mean()))]
+
+
+@on_scale(_score_levels)
+def score(
+    scores: Scores, high: str, low: str, task: TaskName, least: int = 0, below: int = LONGEST, at: VariantName = MAIN
+) -> Effect:
+    """Points of a task or group, of items of so many words; after an extension at a variant.
+
+    Args:
+        least, below: the fewest words, and more than the most.
+    """
+    one, other = (arm_reasoning(scores, arm, at).sample(task, least, below) for arm in (high, low))
+    if not (np.array_equal(one.clusters, other.clusters) and one.values.shape == other.values.shape):
+        raise UserError(f"{high} and {low} were scored on different seeds or items of '{task}'")
+    return item_difference(one, other, share=True)
+
+
+@condition(TOO_SMALL, ("dense",))
+def prompts_fit(scores: Scores, task: str, least: int = 0, below: int = LONGEST, at: str = MAIN) -> str | None:
+    """No more than 5% of the prompts are longer than the models' context."""
+    cut = float(arm_reasoning(scores, "dense", at).sample(task, least, below, "cut").by_seed.mean())
+    if cut > MOST_CUT:
+        return f"{cut:.0%} of the prompts are longer than the models' context and would lose their beginning"
+    return None
+
+
+def loss(
+    scores: Scores, high: str, low: str, by: Literal["distance", "position"], least: int = 0, below: int = LONGEST
+) -> Effect:
+    """Loss on the targets in a range of distances to their last occurrence, or of positions."""
+    return mean_difference(*(sums(arm, arm_distance(scores, arm).by[by], least, below) for arm in (high, low)))
+
+
+def growth(scores: Scores, high: str, low: str, of: Literal["repeat", "far"]) -> Effect:
+    """A difference of losses on words that stood in the sequence before less that on the same words new in it.
+
+    It is the mean over words of a difference of their two means, with the error between words. The weight of a word is
+    n1 n2 / (n1 + n2), by which its two means are known.
+
+    Args:
+        of: "repeat"; or "far": on words that stood last 16 or more tokens back less that on the same words nearer by.
+    """
+    first, others = GROWTHS[of]
+    (nats, count), (other_nats, other_count) = (arm_distance(scores, arm).words for arm in (high, low))
+    if nats.shape != other_nats.shape or not np.array_equal(count, other_count):
+        raise UserError(f"{high} and {low} were scored on different seeds or targets; score them anew")
+    lead, kinds = nats - other_nats, list(others)
+    first_count, rest_count = count[:, first], count[:, kinds].sum(axis=1)
+    both = (first_count > 0) & (rest_count > 0)
+    values = lead[:, :, kinds].sum(axis=2)[:, both] / rest_count[both] - lead[:, both, first] / first_count[both]
+    weights = first_count[both] * rest_count[both] / (first_count[both] + rest_count[both])
+    return Sample(values, np.tile(weights / weights.sum(), (len(values), 1)), np.flatnonzero(both)).contrast()

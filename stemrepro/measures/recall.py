@@ -3,104 +3,75 @@
 Accuracies are in points. The documents are the same for every arm and seed.
 """
 
-from __future__ import annotations
-
-from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import Literal
 
 import numpy as np
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures.base import Level, Measure, Precondition
-from stemrepro.measures.metric import metric
-from stemrepro.measures.reading import ArmScores
-from stemrepro.verdicts.contrast import Contrast, of_shares
+from stemrepro.measures.base import Level, condition, on_scale
+from stemrepro.measures.losses import slope
+from stemrepro.measures.reading import arm_table, array
+from stemrepro.measures.scores import Scores
+from stemrepro.verdicts.effect import Effect, of_shares
 from stemrepro.verdicts.rule import TOO_SMALL
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-class ArmRecall(ArmScores):
-    """How often an arm says the right value after a key, by seed, number of pairs and length."""
-
-    @cached_property
-    def frame(self) -> pd.DataFrame:
-        """A line per seed, number of pairs and length: queries, right, first_queries, first_right."""
-        by = ("pairs", "length")
-        return self.lines("recall.csv", "queries", "right", "first_queries", "first_right", by=by)
-
-    def accuracy(self, pairs: int, length: int, first: bool = False) -> pd.Series:
-        """Return points of right values by seed; with `first` those of each key's first query."""
-        rows = self.frame[(self.frame["pairs"] == pairs) & (self.frame["length"] == length)].set_index("seed")
-        if rows.empty:
-            raise UserError(f"{self.folder}/recall.csv has no documents of {pairs} pairs and {length} tokens")
-        return 100 * (rows["first_right"] / rows["first_queries"] if first else rows["right"] / rows["queries"])
-
-    def queries(self, pairs: int, length: int, first: bool = False) -> np.ndarray:
-        rows = self.frame[(self.frame["pairs"] == pairs) & (self.frame["length"] == length)]
-        return rows["first_queries" if first else "queries"].to_numpy(float)
-
 
 SOLVED = 90.0
 """Points that dense must reach with the fewest pairs at the trained length: below them there is no recall to change."""
+Where = Literal["trained", "longer", "longer-most"]
+"""At the trained length; at the longest documents; there with the most pairs that training has."""
 
 
-class Recall(Measure):
-    """Values that the recipe's arms recall."""
+def pairs_in(scores: Scores, length: int) -> list[int]:
+    """Return the numbers of pairs in documents of a length."""
+    return [pairs for pairs in scores.scale.recall.pairs if 4 * pairs <= length]
 
-    preconditions: ClassVar[dict[str, Precondition]] = {
-        "dense-recalls": Precondition(
-            f"dense says {SOLVED:g}% of the values right with the fewest pairs", TOO_SMALL, ("dense",)
-        )
-    }
 
-    @cached_property
-    def arms(self) -> dict[str, ArmRecall]:
-        return {arm: ArmRecall(self.inputs.scores("recall", arm)) for arm in self.inputs.recipe.arms}
+def level(scores: Scores, arm: str, length: int, pairs: list[int], first: bool = False) -> Level:
+    """Return points of right values by seed, the mean over numbers of pairs, with the number of queries.
 
-    @property
-    def trained(self) -> int:
-        return self.inputs.scale.model.sequence
+    Args:
+        first: of each key's first query alone.
+    """
+    rows = arm_table(scores, "recall", arm)
+    rows = rows[rows["pairs"].isin(pairs) & (rows["length"] == length)]
+    if rows.empty:
+        raise UserError(f"{scores.folder}/recall.parquet has of {arm} no documents of {pairs} pairs and {length} tokens")
+    names = ("first_right", "first_queries") if first else ("right", "queries")
+    right, queries = (array(rows, name, "seed", "pairs").astype(float) for name in names)
+    return Level((100 * (right / queries)).mean(axis=1), queries.sum(axis=1))
 
-    @property
-    def longest(self) -> int:
-        return max(self.inputs.scale.recall.lengths)
 
-    def pairs(self, length: int) -> list[int]:
-        return [pairs for pairs in self.inputs.scale.recall.pairs if 4 * pairs <= length]
+def _documents(scores: Scores, where: Where) -> tuple[int, list[int]]:
+    """Return their length and numbers of pairs."""
+    trained = scores.scale.model.sequence
+    pairs = pairs_in(scores, trained)
+    if where == "trained":
+        return trained, pairs
+    return max(scores.scale.recall.lengths), pairs if where == "longer" else pairs[-1:]
 
-    def accuracy(self, arm: str, pairs: int, length: int, first: bool = False) -> np.ndarray:
-        """Return the points of an arm by seed."""
-        return self.arms[arm].accuracy(pairs, length, first).to_numpy()
 
-    @metric("recalled", "points of right values at the trained length, mean over numbers of pairs")
-    @metric("{what=longer}", "the same as recalled at the longest documents, longer than those trained on")
-    @metric("{what=longer-most}", "the same there with the most pairs that training has")
-    def recalled(self, high: str, low: str, pairs: int | None = None, what: str | None = None) -> Contrast:
-        one, other = (self.level(arm, pairs, what) for arm in (high, low))
-        return of_shares(one.percent, other.percent, one.items)
+def _levels(scores: Scores, where: Where = "trained") -> list[Level]:
+    return [level(scores, "dense", *_documents(scores, where))]
 
-    def level(self, arm: str, pairs: int | None = None, what: str | None = None) -> Level:
-        """Return what an arm recalls by seed, with the number of queries; see `recalled`."""
-        length = self.longest if what else self.trained
-        steps = self.pairs(self.trained) if pairs is None else [pairs]
-        steps = steps[-1:] if what == "longer-most" else steps
-        queries = np.sum([self.arms["dense"].queries(step, length) for step in steps], axis=0)
-        return Level(np.mean([self.accuracy(arm, step, length) for step in steps], axis=0), queries)
 
-    def levels(self, metric: str) -> list[Level]:
-        return [] if metric == "pairs-slope" else [self.level("dense", **self.parse(metric).fields)]
+@on_scale(_levels)
+def recalled(scores: Scores, high: str, low: str, where: Where = "trained") -> Effect:
+    """Points of right values, mean over numbers of pairs."""
+    one, other = (level(scores, arm, *_documents(scores, where)) for arm in (high, low))
+    return of_shares(one.percent, other.percent, one.items)
 
-    @metric("pairs-slope", "how an arm's lead over the other changes with each doubling of the number of pairs, points")
-    def over_pairs(self, high: str, low: str) -> Contrast:
-        steps = self.pairs(self.trained)
-        leads = [self.recalled(high, low, pairs).differences for pairs in steps]
-        return Contrast(np.polyfit(np.log2(steps), np.stack(leads), 1)[0])
 
-    def untestable(self, metric: str, precondition: str) -> str | None:
-        if precondition == "dense-recalls":
-            fewest = min(self.pairs(self.trained))
-            if (level := self.level("dense", fewest)).below(SOLVED):
-                return f"dense says {level.words} of the values right with {fewest} pairs; {SOLVED:g} are needed"
-        return None
+def pairs_slope(scores: Scores, high: str, low: str) -> Effect:
+    """How an arm's lead over the other changes with each doubling of the number of pairs, points."""
+    length, steps = _documents(scores, "trained")
+    one, other = ([level(scores, arm, length, [pairs]).percent for pairs in steps] for arm in (high, low))
+    return Effect(slope(np.array(steps), np.subtract(one, other)))
+
+
+@condition(TOO_SMALL, ("dense",))
+def dense_recalls(scores: Scores) -> str | None:
+    """Dense says 90% of the values right with the fewest pairs."""
+    length, (fewest, *_) = _documents(scores, "trained")
+    if (share := level(scores, "dense", length, [fewest])).below(SOLVED):
+        return f"dense says {share.words} of the values right with {fewest} pairs; {SOLVED:g} are needed"
+    return None

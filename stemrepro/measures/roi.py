@@ -4,31 +4,36 @@ The paper divides an arm's mean accuracy by its FLOPs and compares with dense. H
 log ROI = log(accuracy / dense's) + log(dense's FLOPs / the arm's), of which the second part needs no training.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from stemrepro.measures import items
-from stemrepro.measures.comparison import ComparedArm, Comparison
-from stemrepro.measures.losses import ArmLosses, paired
-from stemrepro.measures.metric import metric
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.measures.comparison import accuracy, arm_items, drift, loss, margin, pair_of_losses
+from stemrepro.measures.losses import ArmLosses, arm_losses, paired
+from stemrepro.measures.scores import Scores
+from stemrepro.verdicts.effect import Effect
 
+__all__ = ["accuracy", "accuracy_factor", "drift", "equal_flops", "flops", "loss", "margin", "roi", "roi_above_chance"]
 GROUP = "held_out"
 
 
-def accuracy(arm: ComparedArm) -> np.ndarray:
+def held_out(scores: Scores, arm: str) -> np.ndarray:
     """Return the mean accuracy of each seed over the held-out benchmarks, in points."""
-    return arm.items.whole().sample("accuracy", GROUP).by_seed
+    return arm_items(scores, arm).whole().sample("accuracy", GROUP).by_seed
 
 
-def chance(arm: ComparedArm) -> float:
+def _chance(scores: Scores, arm: str) -> float:
     """Return the mean accuracy of a guess on them, in points."""
-    tasks = [arm.items.summary["tasks"][task] for task in arm.items.tasks(GROUP)]
+    scored = arm_items(scores, arm)
+    tasks = [scored.summary["tasks"][task] for task in scored.tasks(GROUP)]
     return 100 * float(np.mean([task["chance"] for task in tasks])) if tasks else float("nan")
 
 
-def flop_factor(first: ComparedArm, second: ComparedArm) -> float:
+def flop_factor(scores: Scores, first: str, second: str) -> float:
     """Return log(second's FLOPs per token / first's)."""
-    return float(np.log(second.summary["forward_flops_per_token"] / first.summary["forward_flops_per_token"]))
+    one, other = (arm_losses(scores, arm).summary["forward_flops_per_token"] for arm in (first, second))
+    return float(np.log(other / one))
 
 
 def _curves(arm: ArmLosses) -> dict[int, tuple[np.ndarray, np.ndarray]]:
@@ -49,46 +54,67 @@ def flops_to(flops: np.ndarray, loss: np.ndarray, target: float) -> float:
     return float(flops[at - 1] + share * (flops[at] - flops[at - 1]))
 
 
-def by_curve(first: ArmLosses, second: ArmLosses, metric: str) -> Contrast:
-    """Return "flops" or "equal-flops" of TrainingRoi, from losses during training."""
-    differences = []
-    curves = [_curves(arm) for arm in paired(first, second)]
-    for seed in curves[0]:
-        (flops, loss), (other_flops, other_loss) = curves[0][seed], curves[1][seed]
-        if metric == "flops" and other_loss.min() <= loss[-1]:
-            differences.append(flops[-1] - flops_to(other_flops, other_loss, loss[-1]))
-        elif metric == "flops":  # the first gets to the second's end instead
-            differences.append(flops_to(flops, loss, other_loss[-1]) - other_flops[-1])
-        else:
-            spent = min(flops[-1], other_flops[-1])
-            differences.append(np.interp(spent, flops, loss) - np.interp(spent, other_flops, other_loss))
-    return Contrast(np.array(differences))
+def _log_accuracy(scores: Scores, high: str, low: str, floor: float = 0.0) -> Effect:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        one, other = held_out(scores, high), held_out(scores, low)
+        ratio = np.log(one - floor) - np.log(other - floor)
+        between = items.contrast(arm_items(scores, high), arm_items(scores, low), "accuracy", GROUP)
+        above = other.mean() - floor
+        item_se = float(between.item_se / above) if above > 0 else float("nan")  # of a logarithm, to first order
+    return Effect(ratio, item_se)
 
 
-class TrainingRoi(Comparison):
-    """Logarithms of ROI and of its factors, and what losses say of the same."""
+def roi(scores: Scores, high: str, low: str) -> Effect:
+    """Log of (accuracy / training FLOPs), the paper's ROI over dense's."""
+    factor = _log_accuracy(scores, high, low)
+    return Effect(factor.differences + flop_factor(scores, high, low), factor.item_se)
 
-    @metric("{what=roi}", "log of (accuracy / training FLOPs), the paper's ROI over dense's")
-    @metric("{what=roi-above-chance}", "the same with chance taken off both accuracies")
-    @metric("{what=accuracy-factor}", "log of the accuracy alone")
-    def ratio(self, high: str, low: str, what: str) -> Contrast:
-        first, second = self.arms[high], self.arms[low]
-        floor = chance(first) if what == "roi-above-chance" else 0.0
-        with np.errstate(invalid="ignore", divide="ignore"):
-            ratio = np.log(accuracy(first) - floor) - np.log(accuracy(second) - floor)
-            between = items.contrast(first.items, second.items, "accuracy", GROUP)
-            above = accuracy(second).mean() - floor
-            item_se = float(between.item_se / above) if above > 0 else float("nan")  # of a logarithm, to first order
-        gain = 0.0 if what == "accuracy-factor" else flop_factor(first, second)
-        return Contrast(ratio + gain, item_se)
 
-    @metric(
-        "{what=flops}",
-        "log of the training FLOPs that the second arm saves on its way to the first's final prose loss, or, where it "
-        "never gets there, less those that the first saves on its way to the second's",
-        own=True,
-    )
-    @metric("{what=equal-flops}", "prose loss once as many FLOPs are spent as the cheaper arm's run has", own=True)
-    def over_flops(self, high: str, low: str, what: str, own: bool = False) -> Contrast:
-        """Return what losses during training say, by seed."""
-        return by_curve(*self.pair(high, low, own), what)
+def roi_above_chance(scores: Scores, high: str, low: str) -> Effect:
+    """Log of (accuracy above chance / training FLOPs) over dense's."""
+    factor = _log_accuracy(scores, high, low, _chance(scores, high))
+    return Effect(factor.differences + flop_factor(scores, high, low), factor.item_se)
+
+
+def accuracy_factor(scores: Scores, high: str, low: str) -> Effect:
+    """Log of the accuracy over dense's."""
+    return _log_accuracy(scores, high, low)
+
+
+def flops(scores: Scores, high: str, low: str, own: bool = False) -> Effect | None:
+    """Log of the training FLOPs that the second arm saves on its way to the first's final prose loss.
+
+    Where it never gets there, those that the first saves on its way to the second's, below 0.
+    """
+    return _by_curve(scores, high, low, own, _saved)
+
+
+def equal_flops(scores: Scores, high: str, low: str, own: bool = False) -> Effect | None:
+    """Prose loss once as many FLOPs are spent as the cheaper arm's run has."""
+    return _by_curve(scores, high, low, own, _loss_at_equal_flops)
+
+
+Curve = tuple[np.ndarray, np.ndarray]
+"""Log FLOPs and prose loss at each mark."""
+
+
+def _by_curve(
+    scores: Scores, high: str, low: str, own: bool, difference: Callable[[Curve, Curve], float]
+) -> Effect | None:
+    runs = pair_of_losses(scores, high, low, own=own)
+    if runs is None:
+        return None
+    first, second = (_curves(arm) for arm in paired(*runs))
+    return Effect(np.array([difference(first[seed], second[seed]) for seed in first]))
+
+
+def _saved(first: Curve, second: Curve) -> float:
+    (flops, loss), (other_flops, other_loss) = first, second
+    if other_loss.min() <= loss[-1]:
+        return float(flops[-1] - flops_to(other_flops, other_loss, loss[-1]))
+    return float(flops_to(flops, loss, other_loss[-1]) - other_flops[-1])
+
+
+def _loss_at_equal_flops(first: Curve, second: Curve) -> float:
+    spent = min(first[0][-1], second[0][-1])
+    return float(np.interp(spent, *first) - np.interp(spent, *second))

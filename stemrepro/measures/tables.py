@@ -2,34 +2,41 @@
 
 import numpy as np
 
-from stemrepro.measures import losses
-from stemrepro.measures.comparison import Comparison
-from stemrepro.measures.losses import ArmLosses, paired
-from stemrepro.measures.metric import metric
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.measures import comparison, losses
+from stemrepro.measures.comparison import Frequency, Source, no_gain_without_information, variant_losses
+from stemrepro.measures.losses import ArmLosses, arm_losses, paired
+from stemrepro.measures.scores import Scores
+from stemrepro.verdicts.effect import Effect
+
+__all__ = ["loss", "no_gain_without_information", "vocabulary"]
 
 
-class Tables(Comparison):
-    """A comparison, also over vocabularies."""
+def loss(
+    scores: Scores, high: str, low: str, source: Source, frequency: Frequency | None = None, own: bool = False
+) -> Effect | None:
+    """Loss in nats per token, every source of a mix the same weight; or of a bucket of the input token's count.
 
-    def vocabularies(self, arm: str) -> dict[int, ArmLosses]:
-        """Return an arm's runs by size of the vocabulary, the scale's among them, all of as much text."""
-        catalog, scale, at = self.inputs.catalog, self.inputs.scale, self.arms[arm].variants
-        others = {
-            catalog.variants[name].at(scale).model.vocab: runs
-            for name, runs in at.items()
-            if catalog.variants[name].vocab != 1
-        }
-        return dict(sorted({**others, scale.model.vocab: self.arms[arm].losses}.items()))
+    At own rates it is of dense against STEM full alone: those of the other arms are not known.
+    """
+    if own and not ({high, low} <= {"dense", "stem-full"} and source == "prose" and not frequency):
+        return None
+    return comparison.loss(scores, high, low, source, frequency=frequency, own=own)
 
-    @metric("vocabulary", "slope of the difference in bits per byte per doubling of the vocabulary, by seed")
-    def over_vocabularies(self, high: str, low: str) -> Contrast:
-        first, second = self.vocabularies(high), self.vocabularies(low)
-        pairs = [paired(first[size], second[size]) for size in first]
-        gaps = [(one.bits_per_byte - other.bits_per_byte).to_numpy() for one, other in pairs]
-        return Contrast(losses.slope(np.array(list(first)), np.stack(gaps)))
 
-    def own(self, high: str, low: str, metric: str) -> Contrast | None:
-        """Return the same at own rates, of dense against STEM full alone: those of the other arms are not known."""
-        has_rates = {high, low} <= {"dense", "stem-full"} and self.parse(metric).fields.get("mix") == "prose"
-        return super().own(high, low, metric) if has_rates else None
+def vocabularies(scores: Scores, arm: str) -> dict[int, ArmLosses]:
+    """Return an arm's runs by size of the vocabulary, the scale's among them, all of as much text."""
+    variants, scale = scores.catalog.variants, scores.scale
+    others = {
+        variants[name].at(scale).model.vocab: runs
+        for name, runs in variant_losses(scores, arm).items()
+        if variants[name].vocab != 1
+    }
+    return dict(sorted({**others, scale.model.vocab: arm_losses(scores, arm)}.items()))
+
+
+def vocabulary(scores: Scores, high: str, low: str) -> Effect:
+    """Slope of the difference in bits per byte per doubling of the vocabulary, by seed."""
+    first, second = vocabularies(scores, high), vocabularies(scores, low)
+    pairs = [paired(first[size], second[size]) for size in first]
+    gaps = [(one.bits_per_byte - other.bits_per_byte).to_numpy() for one, other in pairs]
+    return Effect(losses.slope(np.array(list(first)), np.stack(gaps)))

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures.base import Measure
-from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.metric import NUMBER, WHOLE, Field, metric
 from stemrepro.measures.reading import read_csv
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.measures.scores import Scores, kept
+from stemrepro.verdicts.effect import Effect
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +58,7 @@ class TextCounts:
         """Return distinct tokens: a row per window, a column per length."""
         return self._growth[source, vocab]
 
-    def heaps(self, source: str, vocab: int) -> tuple[Contrast, Contrast]:
+    def heaps(self, source: str, vocab: int) -> tuple[Effect, Effect]:
         """Return exponent b and log K of distinct = K n^b by window: least squares of logarithms from FIT_FROM on."""
         table = self.growth(source, vocab)
         lengths = [n for n in table.columns if n >= FIT_FROM]
@@ -68,47 +66,40 @@ class TextCounts:
             short = f"'{source}' is too short for Heaps' law from {FIT_FROM} tokens on"
             raise UserError(f"{self.folder}/distinct.csv: {short}")
         slopes, intercepts = np.polyfit(np.log(lengths), np.log(table[lengths].to_numpy()).T, 1)
-        return Contrast(slopes), Contrast(intercepts)
+        return Effect(slopes), Effect(intercepts)
 
-    def hit_rate(self, source: str, asked: str, policy: str, share: float) -> Contrast:
+    def hit_rate(self, source: str, asked: str, policy: str, share: float) -> Effect:
         """Return the hit rate in percent, a value per stretch of the stream."""
         rows = self.cache[(self.cache.source == source) & (self.cache.asked == asked) & (self.cache.policy == policy)]
-        return Contrast(100 * rows[np.isclose(rows.share, share)]["hit_rate"].to_numpy())
+        return Effect(100 * rows[np.isclose(rows.share, share)]["hit_rate"].to_numpy())
 
 
-class CountsText(Measure):
-    """Counts in the text alone: sources for which something does not hold."""
+@kept
+def text_counts(scores: Scores) -> TextCounts:
+    """Return the counts in a scale's text."""
+    return TextCounts(scores.folder / "text")
 
-    fields: ClassVar[dict[str, Field]] = {
-        "experts": WHOLE, "used": WHOLE, "asked": ("every token", "distinct in a chunk"),
-        "policy": ("static-best", "LFU", "LRU"), "share": NUMBER, "percent": NUMBER,
-    }  # fmt: skip
-    reads_text: ClassVar[bool] = True
 
-    def __init__(self, inputs: Inputs) -> None:
-        super().__init__(inputs)
-        self.text = TextCounts(inputs.folder / "text")
+def not_sublinear(scores: Scores) -> int:
+    """Sources whose exponent of Heaps' law isn't surely below 1."""
+    text = text_counts(scores)
+    return sum(not text.heaps(source, text.vocab)[0].interval(0.05)[1] < 1 for source in text.sources())
 
-    @metric("not_sublinear", "sources whose exponent of Heaps' law isn't surely below 1", exact=True)
-    def not_sublinear(self) -> int:
-        text = self.text
-        return sum(not text.heaps(source, text.vocab)[0].interval(0.05)[1] < 1 for source in text.sources())
 
-    @metric(
-        "touches_more:{experts}:{used}",
-        "sources of which MOE_TOKENS tokens touch no smaller share of a table than of so many experts, so many used",
-        exact=True,
-    )
-    def touches_more(self, experts: int, used: int) -> int:
-        share = experts_touched(MOE_TOKENS, experts, used)
-        tables = [self.text.growth(source, self.text.vocab) for source in self.text.sources()]
-        return sum(table[min(MOE_TOKENS, table.columns.max())].mean() / self.text.vocab >= share for table in tables)
+def touches_more(scores: Scores, experts: int, used: int) -> int:
+    """Sources of which 4,096 tokens touch no smaller share of a table than of so many experts, so many used."""
+    text, share = text_counts(scores), experts_touched(MOE_TOKENS, experts, used)
+    tables = [text.growth(source, text.vocab) for source in text.sources()]
+    return sum(table[min(MOE_TOKENS, table.columns.max())].mean() / text.vocab >= share for table in tables)
 
-    @metric(
-        "cache_below:{asked}:{policy}:{share}:{percent}",
-        "sources of which a cache of a share of the rows serves less than so many percent",
-        exact=True,
-    )
-    def cache_below(self, asked: str, policy: str, share: float, percent: float) -> int:
-        rates = [self.text.hit_rate(source, asked, policy, share) for source in self.text.sources()]
-        return sum(rate.mean < percent for rate in rates)
+
+def cache_below(
+    scores: Scores,
+    percent: float,
+    asked: Literal["every token", "distinct in a chunk"],
+    policy: Literal["static-best", "LFU", "LRU"],
+    share: float,
+) -> int:
+    """Sources of which a cache of a share of the rows serves less than so many percent."""
+    text = text_counts(scores)
+    return sum(text.hit_rate(source, asked, policy, share).mean < percent for source in text.sources())

@@ -17,9 +17,10 @@ from stemrepro.common.files import digest, locked, read_json, write_json
 from stemrepro.common.paths import DATA, RUNS, SCORES
 from stemrepro.common.provenance import Trained, read_provenance
 from stemrepro.config.scores import SCORE_KINDS
+from stemrepro.measures import store
 from stemrepro.pipeline.plan import Plan
 from stemrepro.pipeline.runs import runs_of
-from stemrepro.pipeline.score import arguments, score_key, up_to_date, weights_hash
+from stemrepro.pipeline.score import arguments, score_key, weights_hash
 from stemrepro.training.run import Run
 
 
@@ -105,11 +106,16 @@ def adopted_runs(plan: Plan, place: Path, data: Path, runs: Path) -> Iterator[tu
 
 
 def adopted_scores(plan: Plan, place: Path, data: Path, runs: Path, scores: Path) -> Iterator[tuple[str, str]]:
-    """Move the scores of an unpacked archive that follow from the runs here, as above."""
+    """Copy the scores of an unpacked archive that follow from the runs here; yield as above.
+
+    Raises:
+        UserError: tables there or here are damaged.
+    """
+    there, here = (root / plan.name for root in (place / "scores", scores))
     for kind in SCORE_KINDS:
+        made = store.scored(there, kind)
         for address, arm in plan.runs.items():
-            there, here = (root / plan.name / kind / address.path for root in (place / "scores", scores))
-            if not arm.seeds.get(kind) or not there.is_dir():
+            if not arm.seeds.get(kind) or address not in made:
                 continue
             members = [
                 run if run.ended else unpacked_run(run, place, runs)
@@ -119,12 +125,17 @@ def adopted_scores(plan: Plan, place: Path, data: Path, runs: Path, scores: Path
                 yield f"{kind} of {address}", "its runs are neither here nor in the archive"
                 continue
             key = score_key(members, kind, arguments(plan, kind, arm, data))
-            if not up_to_date(there, key):
+            if store.key_of(there, kind, address) != key:
                 yield f"{kind} of {address}", "scored from other runs, text or code"
                 continue
-            if not up_to_date(here, key):
-                move(there, here)
-                write_origin(members, place, scores / plan.name)
+            with locked(here):
+                if store.key_of(here, kind, address) != key:
+                    about = store.about(there, kind, address)
+                    tables = {
+                        name: store.lines(there, kind, address, name) for name, count in about["lines"].items() if count
+                    }
+                    store.write(here, kind, address, key, about, tables)
+                    write_origin(members, place, here)
             yield f"{kind} of {address}", ""
 
 

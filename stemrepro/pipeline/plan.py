@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.yaml_records import Strict
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
 from stemrepro.config.catalog import Catalog
@@ -95,10 +94,9 @@ class Plan:
     benchmarks: PlannedTasks
     reasoning: PlannedReasoning | None
 
-    def setting(self, name: str) -> Strict | None:
-        """Return what the scale says of a kind of scores."""
-        setting: Strict | None = getattr(self if name in ("benchmarks", "reasoning") else self.scale, name)
-        return setting
+    def setting(self, name: str) -> object:
+        """Return what the scale says of a kind of scores, or None."""
+        return getattr(self, name) if name in ("benchmarks", "reasoning") else getattr(self.scale, name)
 
 
 def most(recipes: Iterable[Recipe]) -> dict[Address, dict[str, int]]:

@@ -10,8 +10,8 @@ from stemrepro.common.workers import Job, run_jobs
 from stemrepro.config.address import Address
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.scores import SCORE_KINDS
-from stemrepro.measures import MEASURES
-from stemrepro.measures.base import measure_class, scores_of
+from stemrepro.measures import store
+from stemrepro.measures.base import measure_module, reads_text, study_of
 from stemrepro.pipeline.plan import Plan, make_plan
 from stemrepro.pipeline.runs import asked_runs, train
 from stemrepro.pipeline.score import evaluate
@@ -26,7 +26,7 @@ RECORDS = ("arms", "variants", "paper", "shapes")
 
 def studies_of(catalog: Catalog, recipes: Iterable[str]) -> list[str]:
     """Return the studies that recipes read."""
-    found = (measure_class(catalog.recipes[name].measure).study for name in recipes)
+    found = (study_of(catalog.recipes[name]) for name in recipes)
     return [study for study in dict.fromkeys(found) if study]
 
 
@@ -46,14 +46,23 @@ def _hashes(paths: Iterable[Path]) -> list[list[str]]:
 
 def figure(catalog: Catalog, scale: str, name: str) -> Step:
     """Return the step that measures a recipe's claims at a scale, judges them and draws the figure."""
-    recipe, out = catalog.recipes[name], RESULTS / scale / name
-    read = [path for folder in scores_of(recipe) for path in sorted((SCORES / scale / folder).glob("*"))]
+    recipe, out, scores = catalog.recipes[name], RESULTS / scale / name, SCORES / scale
+    scored = [
+        [kind, str(address), store.key_of(scores, kind, address)]
+        for address, kinds in recipe.scored().items()
+        for kind in kinds
+    ]
+    folders = ["text"] if reads_text(recipe) else []
+    folders += [study_of(recipe)] if study_of(recipe) else []
+    read = [path for folder in folders for path in sorted((scores / folder).glob("*"))]
     scales = filter(None, (scale, catalog.scale(scale).inherits))
     read += [RECIPES / f"{file}.yaml" for file in (*RECORDS, name, *(f"scales/{each}" for each in scales))]
     own = [path for path in (ANALYSES / f"{name}.py",) if path.exists()]
-    code = ("stemrepro.report.analyse", MEASURES[recipe.measure].partition(":")[0], *own)
+    code = ("stemrepro.report.analyse", measure_module(recipe.measure).__name__, *own)
     files = tuple(out / file for file in ("data.csv", "figure.svg", "verdicts.json"))
-    return Step(f"figure {name}", DATA / scale, files, _hashes(read), code, (), lambda: analyse(name, None, scale))
+    return Step(
+        f"figure {name}", DATA / scale, files, [scored, _hashes(read)], code, (), lambda: analyse(name, None, scale)
+    )
 
 
 def analyse(name: str, report: object, scale: str, formats: tuple[str, ...] = ()) -> None:
@@ -115,16 +124,16 @@ def reproduce(
         UserError: bad recipes, or a step that fails; what is finished stays.
     """
     plan, names = make_plan(scale, recipes, catalog), recipes or tuple(catalog.at(scale).recipes)
-    read = {folder for name in names for folder in scores_of(catalog.recipes[name])}
+    counted = any(reads_text(catalog.recipes[name]) for name in names)
     studies = study_steps(plan, studies_of(catalog, names))
-    text = studies or (text_steps(plan) if read else [])  # the paper's numbers alone need none
+    text = studies or (text_steps(plan) if plan.runs or counted else [])  # the paper's numbers alone need none
     made = [step.name for step in text if step.do()]
     tell(f"text: {', '.join(made) or 'nothing to do'}")
     runs = asked_runs(plan)
     left = sum(not run.ended for run in runs)
     train(plan, runs, replace=True, tracked=tracked)
     tell(f"train: {left} of {len(runs)} runs")
-    if Path("text") in read and counts(plan, text[2]).do():
+    if counted and counts(plan, text[2]).do():
         made.append("counts")
     scored = score(plan, plan.runs, SCORE_KINDS)
     made += [step.name for step in do(run_study_steps(plan, studies_of(catalog, names)))]

@@ -1,25 +1,25 @@
 """Scoring of runs, kind by kind: only what is missing, or was made of other runs, settings or code.
 
-summary.json of an arm's scores holds their key, a hash of all that they follow from. Scores with the right key are up
-to date.
+scores/<scale>/protocol.parquet holds the key of an arm's scores, a hash of all that they follow from. Scores with the
+right key are up to date.
 """
 
-import json
 import pkgutil
-import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from pydantic_core import to_jsonable_python
+
 from stemrepro.common.code_hash import code_hash
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import digest, locked, sha256, write_json
+from stemrepro.common.files import digest, locked, read_json, sha256, write_json
 from stemrepro.common.paths import DATA, RUNS, SCORES
 from stemrepro.common.provenance import provenance
 from stemrepro.common.workers import Job, run_jobs
-from stemrepro.common.yaml_records import dumped
 from stemrepro.config.address import Address
 from stemrepro.config.scores import FILES, SCORE_KINDS, KindName
 from stemrepro.evaluation.run_tokenizer import tokenizer_from
+from stemrepro.measures import store
 from stemrepro.measures.protocol import MODEL, SCORING, START, STARTS, TRAINED, TRAINING
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.naming import module_of
@@ -77,19 +77,21 @@ def score_key(runs: list[Run], kind: KindName, given: dict) -> str:
         inputs += sorted(TASKS.rglob("*.yaml"))
     model, training = runs[0].model, runs[0].training
     networks = {module_of(model.ffn_of(layer)) for layer in range(model.layers)}
-    return digest({
-        "runs": [[run.seed, run.diverged, weights_hash(run), _hash(run.folder / "metrics.jsonl")] for run in runs],
-        "text": _hash(runs[0].blocks / "index.json"),
-        "asked": {name: dumped(value) for name, value in given.items() if not isinstance(value, Path)},
-        "inputs": [_hash(path) for path in inputs],
-        # Costs are here in place of the code that computes them.
-        "costs": [flops_per_token(model, training.sequence), parameter_counts(model)],
-        "code": code_hash(f"stemrepro.evaluation.{kind}", *sorted(networks, key=str), without=DECIDE_NOTHING),
-    })  # fmt: skip
+    return digest(
+        {
+            "runs": [[run.seed, run.diverged, weights_hash(run), _hash(run.folder / "metrics.jsonl")] for run in runs],
+            "text": _hash(runs[0].blocks / "index.json"),
+            "asked": to_jsonable_python({name: value for name, value in given.items() if not isinstance(value, Path)}),
+            "inputs": [_hash(path) for path in inputs],
+            # Costs are here in place of the code that computes them.
+            "costs": [flops_per_token(model, training.sequence), parameter_counts(model)],
+            "code": code_hash(f"stemrepro.evaluation.{kind}", *sorted(networks, key=str), without=DECIDE_NOTHING),
+        }
+    )
 
 
 def plan_of(run: Run, given: dict) -> dict:
-    """Return what summary.json says of a run's plan.
+    """Return what is known of the plan of an arm's scores.
 
     Args:
         run: any run of the arm.
@@ -97,29 +99,16 @@ def plan_of(run: Run, given: dict) -> dict:
     """
     model, training = run.model.settings, run.training.model_dump(mode="json")
     scoring = {
-        name: dumped(value)
-        for name, value in given.items()
-        if name not in ("wanted", "count") and not isinstance(value, Path)
+        name: value for name, value in given.items() if name not in ("wanted", "count") and not isinstance(value, Path)
     }
-    for settings in scoring.values():
-        if isinstance(settings, dict):
-            settings.pop("tasks", None)
     return {
         "tokens of training": run.training.tokens,
         "tokens a step": run.training.batch * run.training.sequence,
         "tokens a sequence": run.training.sequence,
         TRAINED: digest([[model[key] for key in MODEL], [training[key] for key in TRAINING]]),
         START: digest([model.get("embedding_std"), model.get("head_std"), *(training[key] for key in STARTS)]),
-        SCORING: digest(scoring),
+        SCORING: digest(to_jsonable_python(scoring, exclude={"asked": {"tasks"}})),
     }
-
-
-def up_to_date(out: Path, key: str) -> bool:
-    """Tell whether the scores of a folder have this key."""
-    try:
-        return json.loads((out / "summary.json").read_text(encoding="utf-8")).get("key") == key
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return False
 
 
 def _check_finished(runs: list[Run]) -> None:
@@ -141,39 +130,44 @@ def pending(
     runs: Path = RUNS,
     scores: Path = SCORES,
 ) -> Iterator[tuple[list[Run], dict, Path, str]]:
-    """Yield each arm of which a kind is not up to date: its runs, the arguments of scoring, the folder and the key.
+    """Yield each arm of which a kind is not up to date: runs, arguments of scoring, the scale's folder of scores, key.
 
     Raises:
-        UserError: a run isn't finished, or differs from the plan, or the tokenizer isn't its own.
+        UserError: a run isn't finished, or differs from the plan, or the tokenizer isn't its own; or the protocol of
+            the scores is damaged.
     """
+    folder = scores / plan.name
     for address in plan.runs if addresses is None else addresses:
         if not plan.runs[address].seeds.get(kind):
             continue
         members = runs_of(plan, [address], kind, data, runs)
         _check_finished(members)
         given = arguments(plan, kind, plan.runs[address], data)
-        key, out = score_key(members, kind, given), scores / plan.name / kind / address.path
-        if not up_to_date(out, key):
+        key = score_key(members, kind, given)
+        if store.key_of(folder, kind, address) != key:
             if "tokenizer_file" in given:
                 tokenizer_from(given["tokenizer_file"], members[0].folder)
-            yield members, given, out, key
+            yield members, given, folder, key
 
 
-def write_scores(kind: KindName, members: list[Run], results: list[dict], given: dict, out: Path, key: str) -> None:
-    """Write an arm's scores, summary.json last, and provenance.json, which git doesn't hold."""
+def write_scores(kind: KindName, members: list[Run], results: list[dict], given: dict, folder: Path, key: str) -> None:
+    """Write an arm's scores, and in provenance.json, which git doesn't hold, what made them.
+
+    The caller holds the lock of the scale's `folder`.
+    """
     from stemrepro.evaluation.writing import Scored
 
-    if out.exists():  # files of a run that has since diverged must not stay; the key goes first
-        (out / "summary.json").unlink(missing_ok=True)
-        shutil.rmtree(out)
-    write = pkgutil.resolve_name(f"stemrepro.evaluation.{kind}:write")
-    about = write(Scored(members, results, out, given))
-    diverged = {str(run.seed): run.diverged for run in members if run.diverged is not None}
+    tables = pkgutil.resolve_name(f"stemrepro.evaluation.{kind}:tables")
+    about, made = tables(Scored(members, results, given))
     first = members[0]
-    summary = {"key": key, "params_hash": first.params_hash, "data_hash": first.data_hash[:12], "seeds": len(members)}
-    summary |= {"plan": plan_of(first, given)}
-    write_json(out / "provenance.json", provenance() | {"key": key})
-    write_json(out / "summary.json", about | summary | ({"diverged": diverged} if diverged else {}))
+    about |= {"params_hash": first.params_hash, "data_hash": first.data_hash[:12], "seeds": len(members)}
+    about["plan"] = plan_of(first, given)
+    if diverged := {str(run.seed): run.diverged for run in members if run.diverged is not None}:
+        about["diverged"] = diverged
+    store.write(folder, kind, first.address, key, about, made)
+    told = folder / "provenance.json"
+    known = read_json(told) if told.exists() else {}
+    write_json(told, known | {f"{kind} of {first.address}": provenance() | {"key": key}})
 
 
 def evaluate(plan: Plan, kind: KindName, addresses: Iterable[Address]) -> tuple[int, int]:
@@ -190,9 +184,9 @@ def evaluate(plan: Plan, kind: KindName, addresses: Iterable[Address]) -> tuple[
     for number, result in run_jobs(jobs, plan.scale.workers, threads, [f"stemrepro.evaluation.{kind}"], kind):
         group, first = owner[number], owner.index(owner[number])
         results.setdefault(group, {})[number - first] = result
-        members, given, out, key = groups[group]
+        members, given, folder, key = groups[group]
         if len(results[group]) == len(members):
             scores = results.pop(group)
-            with locked(out.parent):  # another command may score the same runs
-                write_scores(kind, members, [scores[place] for place in range(len(members))], given, out, key)
+            with locked(folder):  # another command may score other arms, or the same ones
+                write_scores(kind, members, [scores[place] for place in range(len(members))], given, folder, key)
     return len(groups), total

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from stemrepro.common.errors import UserError
+from stemrepro.common.files import read_json
 from stemrepro.common.paths import SCORES
 from stemrepro.common.provenance import machine
 from stemrepro.report.verdicts import read_verdicts
@@ -119,7 +120,8 @@ def verify(scale: str, results: Path, console: Console) -> int:
                 (name, first_change(data.read_text(encoding="utf-8"), old) if data.exists() else "no data.csv")
             )
     wrong = [f"  {what}: {words}" for what, words in changes if words]
-    made = len({*scores.rglob("provenance.json")})  # git holds none of them
+    told = [path for path in scores.rglob("provenance.json")]  # git holds none of them
+    made = sum(len(read_json(path)) if path.parent == scores else 1 for path in told)
     lines = [f"{scale}: {count} committed claims in {len(reference)} recipes, {len(wrong)} differences", *wrong[:SHOWN]]
     if len(wrong) > SHOWN:
         lines.append(f"  and {len(wrong) - SHOWN} more")

@@ -85,7 +85,7 @@ def loss(decoder: Decoder, start: Tensor, tokens: Tensor, before: int) -> float:
 
 
 def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
-    """Write counts.parquet, and losses-<model>.parquet of each model; what a killed run made stays.
+    """Write counts.parquet, and losses.<model>.parquet of each model; what a killed run made stays.
 
     Args:
         name: of the model.
@@ -98,7 +98,7 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
     texts, every = documents(model, corpus, DOCUMENTS)
     write_parquet(out / "counts.parquet", counts(texts, every, model))
     for placement in PLACEMENTS:
-        file = out / f"losses-{placement}.parquet"
+        file = out / f"losses.{placement}.parquet"
         if file.exists():
             continue
         decoder = model.decoder

@@ -360,7 +360,7 @@ def kept_file(rows: Path) -> Path:
 
 
 def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
-    """Write at-once.parquet, priors.parquet, rates.parquet and trained-<arm>.parquet; what a killed run made stays.
+    """Write at-once.parquet, priors.parquet, rates.parquet and trained.<arm>.parquet; what a killed run made stays.
 
     Args:
         name: of the model.
@@ -374,7 +374,7 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
         "at-once": lambda: at_once(study.model, study.rows, study.held_out),
         RATES: study.rates,
     }
-    parts |= {f"trained-{arm}": lambda arm=arm: study.trained(arm, rates_of(arm, out), kept_file(rows)) for arm in ARMS}
+    parts |= {f"trained.{arm}": lambda arm=arm: study.trained(arm, rates_of(arm, out), kept_file(rows)) for arm in ARMS}
     for part, of in parts.items():
         if not (file := out / f"{part}.parquet").exists():
             write_parquet(file, of())

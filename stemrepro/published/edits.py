@@ -350,7 +350,7 @@ def damage(model: Model, rows: Rows, pairs: list[tuple[int, int]], text: pd.Data
 
 
 def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
-    """Write edits-<part>.parquet, examples.parquet and damage.parquet of a model; what a killed run made stays.
+    """Write edits.<part>.parquet, examples.parquet and damage.parquet of a model; what a killed run made stays.
 
     Args:
         name: of the model.
@@ -376,7 +376,7 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
         tokens = [(capitals[old].entity[0], capitals[new].entity[0]) for old, new in study.names]
         return damage(model, study.rows, drawn(tokens, DAMAGED), text, sets)
 
-    made = {f"edits-{part}": lambda edit=edit: pd.concat(edit()) for part, edit in study.parts().items()}
+    made = {f"edits.{part}": lambda edit=edit: pd.concat(edit()) for part, edit in study.parts().items()}
     for file, of in (made | {"examples": examples, "damage": harm}).items():
         if not (path := out / f"{file}.parquet").exists():
             write_parquet(path, of())

@@ -126,7 +126,7 @@ def costs(model: Model, rows: Means, text: pd.DataFrame) -> pd.DataFrame:
 
 
 def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
-    """Write shares-<tokens>.parquet for each length of the rows' text, and costs.parquet; what a killed run made stays.
+    """Write shares.<tokens>.parquet for each length of the rows' text, and costs.parquet; what a killed run made stays.
 
     Args:
         name: of the model.
@@ -139,7 +139,7 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
     tokens, known = np.stack(asked["tokens"]), np.load(rows / PAIRS)
     for count, eighths in enumerate(accumulate(EIGHTHS), 1):
         budget, last = eighths * LENGTH * sum(TRAIN.values()) // sum(EIGHTHS), count == len(EIGHTHS)
-        files = [out / f"shares-{budget}.parquet"] + [out / "costs.parquet"] * last
+        files = [out / f"shares.{budget}.parquet"] + [out / "costs.parquet"] * last
         if all(file.exists() for file in files):
             continue
         means = added(parts(rows)[:count])

@@ -98,8 +98,12 @@ def chosen(lm: StemLM, task: ConfigurableTask, items: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["item", "right", "choices", "acc", "acc_norm"])
 
 
+def _file(out: Path, kind: str, task: str) -> Path:
+    return out / f"choices.{kind}.{task}.parquet"
+
+
 def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
-    """Write <model>.<task>.parquet for each model and task; a killed run resumes at the next.
+    """Write choices.<model>.<task>.parquet for each model and task; a killed run resumes at the next.
 
     Args:
         name: of the model.
@@ -108,7 +112,7 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
         out: folder of the tables.
     """
     logging.getLogger("lm_eval").setLevel(logging.ERROR)  # one line per metric and task
-    missing = [(kind, task) for kind in MODELS for task in ITEMS if not (out / f"{kind}.{task}.parquet").exists()]
+    missing = [(kind, task) for kind in MODELS for task in ITEMS if not _file(out, kind, task).exists()]
     if not missing:
         return
     model, known = load(name), tasks(corpus.parent.parent)
@@ -121,4 +125,5 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
             lm, scored = None, kind  # one model's tables at a time
             lm = StemLM(MODELS[kind](model, corpus, rows, out.parent / CONVERSION), model.tokenizer, CONTEXT, BATCH)
             lm.on_batch = lambda *_: None  # in place of lm-eval's own bar
-        write_parquet(out / f"{kind}.{task}.parquet", chosen(lm, known[task], ITEMS[task]))
+        choices = chosen(lm, known[task], ITEMS[task])
+        write_parquet(_file(out, kind, task), choices.assign(model=kind, task=task))

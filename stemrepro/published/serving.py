@@ -71,7 +71,7 @@ class Part:
 
     @property
     def name(self) -> str:
-        """Its file, without an ending."""
+        """As its file says it."""
         return f"{self.phase}-{self.kind}-{self.batch}-{self.context}"
 
     @property
@@ -303,7 +303,7 @@ def _times(part: Part, turns: Mapping[str, Turn], model: Model, text: Tensor) ->
 
 
 def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
-    """Write <part>.parquet for each part that isn't there.
+    """Write times.<part>.parquet for each part that isn't there.
 
     Args:
         name: of the model.
@@ -318,7 +318,7 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
     tables: dict[int, Tensor] = {}
     with threads(THREADS), torch.no_grad():
         for kind, dtype in TYPES.items():
-            todo = {part: out / f"{part.name}.parquet" for part in parts(config) if part.kind == kind}
+            todo = {part: out / f"times.{part.name}.parquet" for part in parts(config) if part.kind == kind}
             todo = {part: file for part, file in todo.items() if not file.exists()}
             if not todo:
                 continue

@@ -1,8 +1,8 @@
 """One recipe's result: its claims judged, its figure drawn, its data written.
 
-analysis/<recipe>.py says what is drawn. It has two functions: `collect(measure) -> DataFrame` gives everything that
-is drawn, one line per number; `draw(data, measure) -> Figure` draws it. A recipe with `front` needs a third function,
-`front(data, measure) -> Figure`: a small figure that answers the recipe's question alone. A recipe without a file gets
+analysis/<recipe>.py says what is drawn. It has two functions: `collect(scores) -> DataFrame` gives everything that
+is drawn, one line per number; `draw(data, scores) -> Figure` draws it. A recipe with `front` needs a third function,
+`front(data, scores) -> Figure`: a small figure that answers the recipe's question alone. A recipe without a file gets
 a forest plot of its claims. The estimates of a recipe stand below those lines in data.csv.
 """
 
@@ -12,15 +12,14 @@ from types import ModuleType
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.paths import ANALYSES
-from stemrepro.measures.base import measured
+from stemrepro.measures.base import scores_of
 from stemrepro.measures.catalog import load
-from stemrepro.measures.inputs import Inputs
 from stemrepro.report import forest
 from stemrepro.report.estimates import with_estimates
 from stemrepro.report.evidence import judged, verdict_rows
 from stemrepro.report.results import run_inputs, save
 from stemrepro.report.style import use_style
-from stemrepro.verdicts.contrast import Unmeasured
+from stemrepro.verdicts.effect import Unmeasured
 
 
 def module(path: Path, functions: list[str]) -> ModuleType:
@@ -31,8 +30,8 @@ def module(path: Path, functions: list[str]) -> ModuleType:
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     if missing := [name for name in ("collect", *functions) if not hasattr(loaded, name)]:
-        needed = " and ".join(f"{name}(data, measure)" for name in functions)
-        raise UserError(f"{path} lacks the function '{missing[0]}'; it needs collect(measure) and {needed}")
+        needed = " and ".join(f"{name}(data, scores)" for name in functions)
+        raise UserError(f"{path} lacks the function '{missing[0]}'; it needs collect(scores) and {needed}")
     return loaded
 
 
@@ -48,19 +47,18 @@ def analyse(name: str, scale: str, scores: Path, results: Path, formats: tuple[s
     """
     catalog = load()
     catalog.recipe(name), catalog.scale(scale)
-    inputs = Inputs(name, catalog, scale, scores / scale)
-    measure = measured(inputs)
-    rows = verdict_rows(scale, judged(measure))
+    read = scores_of(name, catalog, scale, scores / scale)
+    rows = verdict_rows(scale, judged(read))
     use_style(catalog.arms)
     path = ANALYSES / f"{name}.py"
-    functions = {"figure": "draw"} | ({"front": "front"} if inputs.recipe.front else {})
+    functions = {"figure": "draw"} | ({"front": "front"} if read.recipe.front else {})
     try:
-        drawn = module(path, list(functions.values())) if path.exists() or inputs.recipe.front else forest
-        data = drawn.collect(measure)
-        figures = {file: getattr(drawn, function)(data, measure) for file, function in functions.items()}
+        drawn = module(path, list(functions.values())) if path.exists() or read.recipe.front else forest
+        data = drawn.collect(read)
+        figures = {file: getattr(drawn, function)(data, read) for file, function in functions.items()}
     except Unmeasured as reason:  # a run diverged, say: the forest still shows every claim that was measured
-        data = forest.collect(measure)
-        figures = {file: forest.draw(data, measure, str(reason)) for file in functions}
-    data = with_estimates(data, measure)
-    save(results / scale / name, scale, figures, data, rows, run_inputs(inputs, measure), formats)
+        data = forest.collect(read)
+        figures = {file: forest.draw(data, read, str(reason)) for file in functions}
+    data = with_estimates(data, read)
+    save(results / scale / name, scale, figures, data, rows, run_inputs(read), formats)
     return rows

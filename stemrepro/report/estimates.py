@@ -9,35 +9,34 @@ import pandas as pd
 from stemrepro.common.files import damaged
 from stemrepro.config.paper import PaperNumber
 from stemrepro.config.recipe import Estimate, Recipe
-from stemrepro.measures.base import Measure
-from stemrepro.report.evidence import contrast_of
+from stemrepro.measures.scores import Scores
+from stemrepro.report.evidence import effect_of
 from stemrepro.report.results import mean_row
-from stemrepro.verdicts.contrast import Unmeasured
+from stemrepro.verdicts.effect import Unmeasured, Untested
 
 PANEL = "estimates"
 
 
-def _row(name: str, estimate: Estimate, measure: Measure) -> dict:
+def _row(name: str, estimate: Estimate, scores: Scores) -> dict:
     row = {"panel": PANEL, "what": name, "unit": estimate.unit}
     try:
-        reason = measure.untestable(estimate.metric, "none")
-        contrast = contrast_of(estimate, measure)
-    except Unmeasured as error:
-        return row | {"reason": reason or str(error)}
+        contrast = effect_of(estimate, scores)
+    except (Unmeasured, Untested) as error:
+        return row | {"reason": str(error)}
     if lost := int(np.isnan(contrast.differences).sum()):
-        return row | {"reason": reason or f"in {lost} of {len(contrast.differences)} seeds it has no value"}
+        return row | {"reason": f"in {lost} of {len(contrast.differences)} seeds it has no value"}
     if not estimate.arms:
         return row | {"value": contrast.mean}
     mean = {key: value for key, value in mean_row(PANEL, name, None, contrast).items() if key != "x"}
     return mean | row | {"by_seed": " ".join(f"{value:.6g}" for value in contrast.differences)}
 
 
-def with_estimates(data: pd.DataFrame, measure: Measure) -> pd.DataFrame:
+def with_estimates(data: pd.DataFrame, scores: Scores) -> pd.DataFrame:
     """Return the lines of a figure with its recipe's estimates below: `what` is the name of each, `unit` its unit.
 
     `by_seed` holds the differences. An estimate that the runs can't give has a `reason` in place of a value.
     """
-    rows = pd.DataFrame([_row(name, estimate, measure) for name, estimate in measure.inputs.recipe.estimates.items()])
+    rows = pd.DataFrame([_row(name, estimate, scores) for name, estimate in scores.recipe.estimates.items()])
     if rows.empty:
         return data
     numbers = {column: "Int64" for column in data if pd.api.types.is_integer_dtype(data[column])}

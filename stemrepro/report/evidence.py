@@ -5,10 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stemrepro.config.recipe import Claim, Estimate
-from stemrepro.measures.base import ON_SCALE, Measure, failure
-from stemrepro.verdicts.contrast import Contrast, Unmeasured
-from stemrepro.verdicts.rule import DECIDES, NOT_TESTED, PRINTED, Evidence, Step, size, steps
+from stemrepro.config.recipe import Claim, Estimate, metric_text
+from stemrepro.measures.base import ON_SCALE, call, failure, levels_of, requirement
+from stemrepro.measures.metric import words_of
+from stemrepro.measures.scores import Scores
+from stemrepro.verdicts.effect import Effect, Unmeasured, Untested
+from stemrepro.verdicts.rule import DECIDES, NOT_ATTEMPTED, NOT_TESTED, PRINTED, Evidence, Step, size, steps
 
 METHOD = "t over seeds"
 OWN_SETTINGS = "at own studied settings"
@@ -23,28 +25,33 @@ class Judged(NamedTuple):
     steps: list[Step]
 
 
-def contrast_of(asked: Claim | Estimate, measure: Measure) -> Contrast:
-    """Return the contrast of a claim or an estimate in the common setting; without arms it holds the one number."""
+def effect_of(asked: Claim | Estimate, scores: Scores) -> Effect:
+    """Return the effect of a claim or an estimate in the common setting; without arms it holds the one number."""
+    read = call(asked.metric, scores.catalog, scores.recipe)
     if not asked.arms:
-        return Contrast(np.array([measure.value(asked.metric)]))
-    return measure.contrast(*asked.arms, asked.metric)
+        return Effect(np.array([read.value(scores)]))
+    return read.effect(scores, *asked.arms)
 
 
-def judged_contrast(claim: Claim, measure: Measure) -> tuple[Contrast, bool]:
-    """Return a claim's contrast at each arm's own studied settings where both have them, and whether it is that."""
-    own = measure.own(*claim.arms, claim.metric) if claim.arms else None
-    return (contrast_of(claim, measure), False) if own is None else (own, True)
+def judged_effect(claim: Claim, scores: Scores) -> tuple[Effect, bool]:
+    """Return a claim's effect at each arm's own studied settings where both have them, and whether it is that."""
+    common = effect_of(claim, scores)
+    own = call(claim.metric, scores.catalog, scores.recipe).own(scores, *claim.arms) if claim.arms else None
+    return (common, False) if own is None else (own, True)
 
 
-def evidence_for(claim: Claim, measure: Measure) -> Evidence:
+def evidence_for(claim: Claim, scores: Scores) -> Evidence:
     """Collect what the rule needs to know of a claim."""
     failed = unmeasured = None
-    asked = [measure.preconditions[name].words for name in claim.preconditions]
-    contrast, own = Contrast(np.array([math.nan])), False
+    conditions = [requirement(name, claim, scores.catalog, scores.recipe) for name in claim.requires]
+    asked = [words_of(condition.function) for condition in conditions]
+    contrast, own = Effect(np.array([math.nan])), False
     try:
-        failed = failure(measure, claim)
-        asked = [ON_SCALE, *asked] if measure.levels(claim.metric) else asked
-        contrast, own = judged_contrast(claim, measure)
+        contrast, own = judged_effect(claim, scores)
+        failed = failure(scores, claim)
+        asked = [ON_SCALE, *asked] if levels_of(call(claim.metric, scores.catalog, scores.recipe), scores) else asked
+    except Untested as reason:
+        failed = str(reason), NOT_ATTEMPTED
     except Unmeasured as reason:
         unmeasured = str(reason)
     if (lost := int(np.isnan(contrast.differences).sum())) and not unmeasured:
@@ -63,10 +70,10 @@ def evidence_for(claim: Claim, measure: Measure) -> Evidence:
     )
 
 
-def judged(measure: Measure, only: str | None = None) -> list[Judged]:
+def judged(scores: Scores, only: str | None = None) -> list[Judged]:
     """Judge the claims of a recipe, or one of them."""
-    claims = {name: claim for name, claim in measure.inputs.recipe.claims.items() if only in (None, name)}
-    evidence = {name: evidence_for(claim, measure) for name, claim in claims.items()}
+    claims = {name: claim for name, claim in scores.recipe.claims.items() if only in (None, name)}
+    evidence = {name: evidence_for(claim, scores) for name, claim in claims.items()}
     return [Judged(name, claims[name], facts, steps(facts)) for name, facts in evidence.items()]
 
 
@@ -100,7 +107,8 @@ def verdict_rows(scale: str, claims: list[Judged]) -> list[dict]:
         ends = {"ci_low": low, "ci_high": high, "ci99_low": wide_low, "ci99_high": wide_high}
         rows.append({
             "claim": one.name,
-            **one.claim.model_dump(mode="json", exclude={"preconditions", "comparable"}),
+            **one.claim.model_dump(mode="json", exclude={"requires", "comparable"}),
+            "metric": metric_text(one.claim.metric),
             "ours": _number(contrast.mean),
             **{end: _number(value) for end, value in ends.items()},
             "seeds": contrast.seeds if counted else 0,

@@ -10,12 +10,11 @@ from stemrepro.common.progress import duration
 from stemrepro.common.provenance import read_provenance
 from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.catalog import Catalog
-from stemrepro.config.recipe import ORIGINS, Claim
-from stemrepro.measures.base import Measure, measure_class, measured
-from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.metric import metrics_of, parse
-from stemrepro.report.evidence import Judged, contrast_of, judged, method, size_of
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.config.recipe import ORIGINS, Claim, metric_text
+from stemrepro.measures.base import call, reads_text, requirement, scores_of
+from stemrepro.measures.scores import Scores
+from stemrepro.report.evidence import Judged, effect_of, judged, method, size_of
+from stemrepro.verdicts.effect import Effect
 from stemrepro.verdicts.rule import DECIDES, PRINTED
 
 WIDTH = 80
@@ -68,21 +67,18 @@ def _cells(catalog: Catalog, recipe: str, key: str, claim: Claim) -> list[str]:
     return lines + [f"cell {name}: {c.value:g} {c.unit}; {c.source} ({c.confidence})" for name, c in cells]
 
 
-def _measured(inputs: Inputs, claim: Claim) -> list[str]:
-    measure, arms = measure_class(inputs.recipe.measure), list(dict.fromkeys(claim.arms))
-    metrics, metric = metrics_of(measure), parse(measure, claim.metric, inputs.catalog, inputs.recipe).metric
-    before = [other.words for other in metrics[: metrics.index(metric)] if not other.words.startswith("the same")]
-    same = f" (the same as: {before[-1]})" if metric.words.startswith("the same") and before else ""
-    lines = [f"{claim.metric}: {metric.words}{same}"]
+def _measured(scores: Scores, claim: Claim) -> list[str]:
+    read, arms = call(claim.metric, scores.catalog, scores.recipe), list(dict.fromkeys(claim.arms))
+    lines = [f"{metric_text(claim.metric)}. {read.words}"]
     if claim.kind == "exact":
         return [*lines, "computed: without arms, seeds and chance"]
-    variants = dict.fromkeys(at.variant for at in inputs.recipe.wanted() if at.arm in arms)
+    variants = dict.fromkeys(at.variant for at in scores.recipe.wanted() if at.arm in arms)
     how = "; the first's less the second's, where the metric says nothing else" if len(arms) == 2 else ""
     says = f"the claim: {SAYS.get(claim.kind, 'above 0')}; what counts: {claim.smallest_effect:g} {claim.unit}"
     return [*lines, f"arms: {', '.join(arms)}{how}", says, f"variants where they are trained: {', '.join(variants)}"]
 
 
-def _table(settings: Mapping[str, Contrast], seeds: tuple[int, ...]) -> list[str]:
+def _table(settings: Mapping[str, Effect], seeds: tuple[int, ...]) -> list[str]:
     """Return one line per seed and one column per setting."""
     contrasts = [*settings.values()]
     by_seed = [[*c.differences, *[nan] * len(seeds)] for c in contrasts]
@@ -99,7 +95,7 @@ def _table(settings: Mapping[str, Contrast], seeds: tuple[int, ...]) -> list[str
     return [f"{name:28}" + "".join(f"{value:>16}" for value in values) for name, values in cells.items()]
 
 
-def _differences(one: Judged, measure: Measure) -> list[str]:
+def _differences(one: Judged, scores: Scores) -> list[str]:
     claim, facts = one.claim, one.evidence
     if claim.kind == "exact":
         half = f"what counts {claim.smallest_effect:g} {claim.unit}"
@@ -108,8 +104,8 @@ def _differences(one: Judged, measure: Measure) -> list[str]:
     if isnan(facts.contrast.mean):
         return [f"none could be formed: {facts.failed_precondition or facts.unmeasured}"]
     settings = {OWN: facts.contrast} if facts.own_settings else {}
-    settings[COMMON] = contrast_of(claim, measure) if settings else facts.contrast
-    return [*_table(settings, measure.inputs.scale.seeds), f"the interval: {method(facts)}"]
+    settings[COMMON] = effect_of(claim, scores) if settings else facts.contrast
+    return [*_table(settings, scores.scale.seeds), f"the interval: {method(facts)}"]
 
 
 def _verdict(one: Judged) -> list[str]:
@@ -118,10 +114,10 @@ def _verdict(one: Judged) -> list[str]:
     return [*lines, f"Verdict: {one.steps[-1].verdict}", *([f"Size: {size}"] if size else [])]
 
 
-def _origin(inputs: Inputs, claim: Claim, results: Path, made: list[str]) -> list[str]:
-    recipe, folder = inputs.recipe, results / inputs.scale_name / inputs.name
-    measure = measure_class(recipe.measure)
-    looked = {arm for name in claim.preconditions for arm in measure.preconditions[name].looked_at}
+def _origin(scores: Scores, claim: Claim, results: Path, made: list[str]) -> list[str]:
+    recipe, folder = scores.recipe, results / scores.scale_name / scores.name
+    conditions = [requirement(name, claim, scores.catalog, recipe).function.condition for name in claim.requires]
+    looked = {arm for one in conditions for arm in one.arms + one.any_of}
     arms: dict[tuple[str, str], list[str]] = {}
     for address, kinds in recipe.scored().items():
         for kind in kinds if address.arm in looked | set(claim.arms) else ():
@@ -130,13 +126,13 @@ def _origin(inputs: Inputs, claim: Claim, results: Path, made: list[str]) -> lis
     for (kind, variant), names in arms.items():
         variants.setdefault((kind, ", ".join(names)), []).append(variant)
     files = ("verdicts.json", "data.csv")
-    lines = [f"recipes/{inputs.name}.yaml", *(f"{folder}/{file}" for file in files)]
-    lines += [f"{inputs.folder}/{kind}: {names} at {', '.join(at)}" for (kind, names), at in variants.items()]
-    lines += [f"{inputs.folder}/text"] if measure.reads_text else []
+    lines = [f"recipes/{scores.name}.yaml", *(f"{folder}/{file}" for file in files)]
+    lines += [f"{scores.folder}, {kind}: {names} at {', '.join(at)}" for (kind, names), at in variants.items()]
+    lines += [f"{scores.folder}/text"] if reads_text(recipe) else []
     lines += ["and of the recipe's other arms where the metric compares with them"] if claim.arms else []
     lines += [] if recipe.arms else ["recipes/paper.yaml and recipes/shapes.yaml; nothing is trained"]
-    is_default = inputs.scale_name == (recipe.scales or ("laptop",))[0]  # the Makefile needs no SCALE then
-    return [*lines, f"make reproduce RECIPE={inputs.name}{'' if is_default else f' SCALE={inputs.scale_name}'}", *made]
+    is_default = scores.scale_name == (recipe.scales or ("laptop",))[0]  # the Makefile needs no SCALE then
+    return [*lines, f"make reproduce RECIPE={scores.name}{'' if is_default else f' SCALE={scores.scale_name}'}", *made]
 
 
 def _made(folder: Path, cost: dict | None) -> list[str]:
@@ -153,18 +149,18 @@ def _wrapped(line: str) -> list[str]:
     return wrap(line, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
-def _text(measure: Measure, one: Judged, results: Path, made: list[str]) -> str:
-    inputs, claim = measure.inputs, one.claim
+def _text(scores: Scores, one: Judged, results: Path, made: list[str]) -> str:
+    claim = one.claim
     sections = {
-        f"{inputs.name}/{one.name} at scale {inputs.scale_name}": [
-            claim.sentence, f"{ORIGINS[claim.origin]}, {inputs.recipe.paper_item}",
+        f"{scores.name}/{one.name} at scale {scores.scale_name}": [
+            claim.sentence, f"{ORIGINS[claim.origin]}, {scores.recipe.paper_item}",
         ],
-        "The paper": _cells(inputs.catalog, inputs.name, one.name, claim),
-        "What is measured": _measured(inputs, claim),
+        "The paper": _cells(scores.catalog, scores.name, one.name, claim),
+        "What is measured": _measured(scores, claim),
         "The number" if claim.kind == "exact" else f"Differences, by {one.evidence.contrast.over}":
-            _differences(one, measure),
+            _differences(one, scores),
         "The rule": _verdict(one),
-        "Where it comes from": _origin(inputs, claim, results, made),
+        "Where it comes from": _origin(scores, claim, results, made),
     }  # fmt: skip
     pieces = {title: [piece for line in lines for piece in _wrapped(line)] for title, lines in sections.items()}
     return "\n\n".join("\n".join([title, *lines]) for title, lines in pieces.items())
@@ -183,6 +179,6 @@ def explain(
         UserError: see `find`; or scores are missing or damaged.
     """
     recipe, key, scale = find(catalog, name, scale)
-    measure = measured(Inputs(recipe, catalog, scale, scores / scale))
-    (one,) = judged(measure, key)
-    return _text(measure, one, results, _made(results / scale / recipe, cost))
+    read = scores_of(recipe, catalog, scale, scores / scale)
+    (one,) = judged(read, key)
+    return _text(read, one, results, _made(results / scale / recipe, cost))

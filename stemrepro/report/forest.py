@@ -10,12 +10,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.measures.base import Measure
-from stemrepro.measures.comparison import Comparison
-from stemrepro.report.evidence import judged_contrast
+from stemrepro.measures import comparison
+from stemrepro.measures.scores import Scores
+from stemrepro.report.evidence import judged_effect
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, FAINT, PLAIN, SMALL, error_bars, look, sheet
-from stemrepro.verdicts.contrast import Contrast, Unmeasured
+from stemrepro.verdicts.effect import Effect, Unmeasured, Untested
 
 
 def draw_forest(
@@ -51,9 +51,12 @@ def name_rows(axes: Axes, order: list[str]) -> None:
     axes.grid(axis="y", color=FAINT, lw=0.8)
 
 
-def robustness_rows(measure: Comparison, arm: str) -> list[dict]:
+def robustness_rows(scores: Scores, arm: str) -> list[dict]:
     """Return lines of data.csv: an arm's gain over dense in settings other than the common one."""
-    gains = {"own rate": measure.own("dense", arm, "prose"), "official start": measure.official("dense", arm)}
+    gains = {
+        "own rate": comparison.loss(scores, "dense", arm, "prose", own=True),
+        "official start": comparison.official(scores, "dense", arm),
+    }
     return [mean_row(f"loss, {name}", arm, name, gain) for name, gain in gains.items() if gain]
 
 
@@ -74,9 +77,9 @@ def mark_settings(axes: Axes, data: pd.DataFrame) -> None:
         axes.plot([], [], "o", color=PLAIN, fillstyle="left", mfcalt="white", label="official init")
 
 
-def cost_rows(measure: Comparison, arm: str) -> list[dict]:
+def cost_rows(scores: Scores, arm: str) -> list[dict]:
     """Return two lines of data.csv: an arm's FLOPs per token and all its parameters, as multiples of dense's."""
-    return [{"panel": what, "what": arm, "value": value} for what, value in measure.cost(arm).items()]
+    return [{"panel": what, "what": arm, "value": value} for what, value in comparison.cost(scores, arm).items()]
 
 
 def draw_buckets(axes: Axes, rows: pd.DataFrame, arms: tuple[str, ...], buckets: tuple[str, ...]) -> None:
@@ -89,21 +92,21 @@ def draw_buckets(axes: Axes, rows: pd.DataFrame, arms: tuple[str, ...], buckets:
     axes.set_xticks(range(len(buckets)), buckets)
 
 
-def collect(measure: Measure) -> pd.DataFrame:
+def collect(scores: Scores) -> pd.DataFrame:
     """Return one line per claim: its effect (of an exact one its distance to the paper) in units of what counts."""
     rows = []
-    for name, claim in measure.inputs.recipe.claims.items():
+    for name, claim in scores.recipe.claims.items():
         try:
-            contrast, _ = judged_contrast(claim, measure)
-        except Unmeasured:
-            contrast = Contrast(np.array([np.nan]))
+            contrast, _ = judged_effect(claim, scores)
+        except (Unmeasured, Untested):
+            contrast = Effect(np.array([np.nan]))
         zero = (claim.paper.value if claim.paper else claim.expected) if claim.kind == "exact" else 0.0
         row = mean_row("claim", name, claim.unit, contrast)
         rows.append(row | {end: (row[end] - zero) / claim.smallest_effect for end in ("value", "ci_low", "ci_high")})
-    return pd.DataFrame(rows, columns=list(mean_row("", "", "", Contrast(np.zeros(1)))))
+    return pd.DataFrame(rows, columns=list(mean_row("", "", "", Effect(np.zeros(1)))))
 
 
-def draw(data: pd.DataFrame, measure: Measure, note: str = "") -> Figure:
+def draw(data: pd.DataFrame, scores: Scores, note: str = "") -> Figure:
     """Draw what `collect` returns, with 95% intervals; the band is what counts as none.
 
     Args:
@@ -118,5 +121,5 @@ def draw(data: pd.DataFrame, measure: Measure, note: str = "") -> Figure:
     axes.set_ylim(len(data) - 0.5, -0.5)
     axes.set_xscale("symlog", linthresh=2)
     axes.set_xlabel("effect / smallest effect that counts (band: none)")
-    axes.set_title(textwrap.fill(note or measure.inputs.recipe.title, 80), fontsize=8 if note else None)
+    axes.set_title(textwrap.fill(note or scores.recipe.title, 80), fontsize=8 if note else None)
     return figure

@@ -4,11 +4,12 @@ from pathlib import Path
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
-from stemrepro.config.address import MAIN
+from stemrepro.config.address import MAIN, Address
 from stemrepro.config.catalog import Catalog
+from stemrepro.measures import store
 from stemrepro.measures.losses import ArmLosses, paired
 from stemrepro.measures.protocol import other_plan
-from stemrepro.verdicts.contrast import Unmeasured
+from stemrepro.verdicts.effect import Unmeasured
 
 METRICS = Path("metrics")
 GAP, LOSS, FLOPS, PARAMETERS = "gap (nats/token)", "loss (nats/token)", "kFLOPs/token", "parameters"
@@ -35,7 +36,8 @@ def gap(arm: ArmLosses, reference: ArmLosses, shaped: bool = False) -> float | N
     Args:
         shaped: whether the arm has another shape, and so another width.
     """
-    if not (reference.folder / "losses.csv").exists() or other_plan(arm.folder, reference.folder, shaped):
+    known = reference.address in store.scored(reference.folder, "losses")
+    if not known or not reference.scored or other_plan(arm.folder, arm.address, reference.address, shaped):
         return None
     try:
         first, second = paired(reference, arm)
@@ -53,7 +55,7 @@ def metrics_of(arm: ArmLosses, reference: ArmLosses, shaped: bool = False) -> di
     metrics = {PARAMETERS: costs["parameters"]["total"], FLOPS: round(costs["forward_flops_per_token"] / 1000, 1)}
     if not arm.diverged:
         metrics[LOSS] = float(arm.loss("prose").mean())
-        if arm.folder != reference.folder and (below := gap(arm, reference, shaped)) is not None:
+        if arm.address != reference.address and (below := gap(arm, reference, shaped)) is not None:
             metrics |= {LOSS: float(paired(reference, arm)[1].loss("prose").mean()), GAP: below}
     return {name: round(value, DIGITS) for name, value in metrics.items()}
 
@@ -64,12 +66,17 @@ def write_metrics(catalog: Catalog, scale: str, scores: Path, out: Path = METRIC
     Raises:
         UserError: scores are damaged, or those of the reference are missing.
     """
-    folder = scores / scale / "losses" / MAIN
-    arms = [arm for arm in compared_arms(catalog.at(scale)) if (folder / arm / "summary.json").exists()]
+    folder, scored = scores / scale, store.scored(scores / scale, "losses")
+    arms = [arm for arm in compared_arms(catalog.at(scale)) if Address(MAIN, arm) in scored]
     if arms and REFERENCE not in arms:
-        raise UserError(f"{folder / REFERENCE} is missing, which the other arms are compared with; score it first")
-    reference = ArmLosses(folder / REFERENCE)
-    by_arm = {arm: metrics_of(ArmLosses(folder / arm), reference, catalog.arms[arm].match == "shape") for arm in arms}
+        raise UserError(
+            f"{folder} has no losses of {REFERENCE}, which the other arms are compared with; score it first"
+        )
+    reference = ArmLosses(folder, Address(MAIN, REFERENCE))
+    by_arm = {
+        arm: metrics_of(ArmLosses(folder, Address(MAIN, arm)), reference, catalog.arms[arm].match == "shape")
+        for arm in arms
+    }
     for path in (out / scale).glob("*.json"):
         if path.stem not in by_arm:
             path.unlink()

@@ -18,7 +18,7 @@ from stemrepro.config.catalog import Catalog
 from stemrepro.config.paper import Paper
 from stemrepro.config.questions import Question, read_questions
 from stemrepro.config.recipe import ORIGINS, Recipe
-from stemrepro.measures.base import measure_class
+from stemrepro.measures.base import over
 from stemrepro.measures.catalog import load
 from stemrepro.report import words
 from stemrepro.report.leaderboard import write_leaderboards
@@ -70,8 +70,8 @@ def caption(name: str, recipe: Recipe, rows: list[dict]) -> str:
     doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) if path.exists() else None
     what = " ".join((doc or "Each claim's effect, in multiples of the smallest that counts.").split("\n\n")[0].split())
     if not recipe.arms:
-        over = measure_class(recipe.measure).over
-        return f"{what} Intervals of 95% are over {over}." if over else f"{what} Computed: no chance, no seeds."
+        units = over(recipe)
+        return f"{what} Intervals of 95% are over {units}." if units else f"{what} Computed: no chance, no seeds."
     seeds = sorted({row["seeds"] for row in rows if row["seeds"]}) or [recipe.seeds]
     return f"{what} Means over {' to '.join(map(str, sorted({seeds[0], seeds[-1]})))} seeds with 95% intervals."
 

@@ -13,7 +13,7 @@ from stemrepro.report.words import counted, ours
 from stemrepro.verdicts.answer import ANSWERS, answer, says
 from stemrepro.verdicts.rule import NOT_ATTEMPTED, NOT_TESTED
 
-COUNTS_DEVIATIONS = "deviating:"
+COUNTS_DEVIATIONS = "deviating: "
 """Metric of claims that count the printed numbers of a group that do not come out (stemrepro/measures/audit.py)."""
 TICKS = MaxNLocator(nbins=3, steps=[1, 2, 5, 10])
 

@@ -2,19 +2,21 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from stemrepro.common.files import atomic_write, digest, json_text, read_json, sha256, write_json
 from stemrepro.common.provenance import provenance
-from stemrepro.measures.base import Measure
-from stemrepro.measures.inputs import Inputs
+from stemrepro.measures import store
+from stemrepro.measures.base import reads_text, study_of
+from stemrepro.measures.scores import Scores
 from stemrepro.report.page_parts import VERDICTS
 from stemrepro.report.style import footer, render, settle
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.effect import Effect
 
 
-def mean_row(panel: str, what: str, x: object, contrast: Contrast, unit: float = 1.0) -> dict:
+def mean_row(panel: str, what: str, x: object, contrast: Effect, unit: float = 1.0) -> dict:
     """Return a line of data.csv: a mean with its 95% interval, over `unit`, and the number of its values.
 
     Where every seed of a share is at 0 or 100%, its interval ends there.
@@ -24,25 +26,45 @@ def mean_row(panel: str, what: str, x: object, contrast: Contrast, unit: float =
     return row | {"ci_low": min(low, mean) / unit, "ci_high": max(high, mean) / unit, "count": contrast.seeds}
 
 
-def run_inputs(inputs: Inputs, measure: Measure) -> dict:
+def window_rows(panel: str, what: str, losses: np.ndarray, tokens: float, windows: int) -> list[dict]:
+    """Return lines of data.csv: means over so many windows of steps, at most; `x` is the tokens of their middles.
+
+    Args:
+        losses: [seeds, steps].
+        tokens: of all steps.
+    """
+    parts = np.array_split(losses, min(windows, losses.shape[1]), axis=1)
+    return [
+        mean_row(panel, what, tokens * (number + 0.5) / len(parts), Effect(part.mean(axis=1)))
+        for number, part in enumerate(parts)
+    ]
+
+
+def run_inputs(scores: Scores) -> dict:
     """Return hashes of what a result follows from: settings and data of the runs, their seeds, and counts in the text.
 
     Where nothing was trained, they are the paper's numbers and the published shapes.
     """
-    summaries = {name: scores.summary for name, scores in measure.runs().items()}
-    runs = {name: {key: summary[key] for key in ("params_hash", "seeds")} for name, summary in summaries.items()}
+    recipe, runs, data = scores.recipe, {}, []
+    for address, seeds in recipe.wanted().items():
+        kind = recipe.scored()[address][0]
+        about = store.about(scores.folder, kind, address)
+        count = min(about["seeds"], next(iter(seeds.values())))
+        runs[str(address)] = {"params_hash": about["params_hash"], "seeds": count}
+        data.append(about["data_hash"])
+    study = study_of(recipe)
     if runs:
         hashes = digest({name: run["params_hash"] for name, run in runs.items()})
-        about = {"params_hash": hashes, "data_hash": next(iter(summaries.values()))["data_hash"], "runs": runs}
-    elif measure.study:
-        tables = [sha256(path) for path in sorted((inputs.folder / measure.study).glob("*.parquet"))]
-        about = {"params_hash": digest(inputs.scale.published), "data_hash": digest(tables)}
+        about = {"params_hash": hashes, "data_hash": data[0], "runs": runs}
+    elif study:
+        tables = [sha256(path) for path in sorted((scores.folder / study).glob("*.parquet"))]
+        about = {"params_hash": digest(scores.scale.published), "data_hash": digest(tables)}
     else:
-        shapes = {name: shape.model_dump() for name, shape in inputs.catalog.shapes.items()}
-        about = {"params_hash": digest([list(inputs.catalog.paper.listing()), shapes]), "data_hash": None}
-    if measure.reads_text:
-        about["counts"] = {path.stem: sha256(path)[:12] for path in sorted((inputs.folder / "text").glob("*.csv"))}
-    if runs and (made := inputs.folder / "made.json").exists():
+        shapes = {name: shape.model_dump() for name, shape in scores.catalog.shapes.items()}
+        about = {"params_hash": digest([list(scores.catalog.paper.listing()), shapes]), "data_hash": None}
+    if reads_text(recipe):
+        about["counts"] = {path.stem: sha256(path)[:12] for path in sorted((scores.folder / "text").glob("*.csv"))}
+    if runs and (made := scores.folder / "made.json").exists():
         about["trained"] = read_json(made)
     return about
 

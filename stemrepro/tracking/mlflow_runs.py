@@ -4,6 +4,7 @@ The command that waits for training processes logs for them, so that no two writ
 MLflow run is in its folder: what was resumed goes on there.
 """
 
+import itertools
 import logging
 import os
 import sqlite3
@@ -29,6 +30,8 @@ from stemrepro.common.paths import RUNS, SCORES
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import changes_width
 from stemrepro.config.catalog import Catalog
+from stemrepro.config.scores import SCORE_KINDS
+from stemrepro.measures import store
 from stemrepro.measures.items import ArmItems
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.report.metrics import REFERENCE, gap
@@ -76,12 +79,11 @@ def summary_of(catalog: Catalog, scale: str, scores: Path, address: Address) -> 
 
     Losses are in nats per token, accuracies in %; of other settings than those of the losses these are left out.
     """
-    arm = ArmLosses(scores / "losses" / address.path)
+    arm = ArmLosses(scores, address)
     by_seed = {f"final/{mix}_loss": arm.loss(mix).to_numpy() for mix in ("prose", "all") if arm.scored}
     for recipe in (recipe for recipe in catalog.recipes.values() if recipe.tasks):
-        items = ArmItems(scores / "benchmarks" / address.path, recipe)
-        path = items.folder / "summary.json"
-        if path.exists() and items.summary["params_hash"] == arm.summary["params_hash"]:
+        items = ArmItems(scores, address, recipe)
+        if address in store.scored(scores, "benchmarks") and items.summary["params_hash"] == arm.summary["params_hash"]:
             groups = {f"final/{group}_accuracy": group for group in recipe.groups}
             for name, group in (groups | {f"tasks/{task}": task for task in recipe.tasks}).items():
                 by_seed[name] = items.sample("accuracy", group).by_seed
@@ -92,8 +94,9 @@ def summary_of(catalog: Catalog, scale: str, scores: Path, address: Address) -> 
     counts |= {"flops_per_token": arm.summary["forward_flops_per_token"]}
     metrics |= {f"model/{name}": float(value) for name, value in counts.items()}
     track = catalog.variant(address.variant).track or catalog.scale(scale).model.track
-    dense, shaped = arm.folder.with_name(REFERENCE), changes_width(track, catalog.arms[address.arm])
-    if arm.scored and (lead := gap(arm, ArmLosses(dense), shaped)) is not None:
+    dense = ArmLosses(scores, Address(address.variant, REFERENCE))
+    shaped = changes_width(track, catalog.arms[address.arm])
+    if arm.scored and (lead := gap(arm, dense, shaped)) is not None:
         metrics["final/prose_gap"] = lead
     names = ", ".join(name for name, recipe in catalog.recipes.items() if address in recipe.wanted())
     tags = {"arm": address.arm, "variant": address.variant, "seeds": str(len(arm.scored)), "recipes": names}
@@ -105,8 +108,8 @@ def log_arm(
 ) -> None:
     """Make the summary of an arm that was scored, in place of one of other scores."""
     scores = SCORES / scale
-    files = [*scores.glob(f"*/{at.path}/summary.json"), scores / "losses" / at.variant / REFERENCE / "summary.json"]
-    state = digest([path.read_text(encoding="utf-8") for path in sorted(files) if path.exists()])
+    arms = [(kind, at) for kind in SCORE_KINDS], [("losses", Address(at.variant, REFERENCE))]
+    state = digest([store.key_of(scores, kind, address) for kind, address in itertools.chain(*arms)])
     before = [run for run in known.values() if run.data.tags.get("kind") == "arm" and run.info.run_name == str(at)]
     if [run.data.tags.get("state") for run in before] == [state]:
         return
@@ -129,12 +132,12 @@ def track(scale: str, catalog: Catalog, names: Sequence[str] = ()) -> tuple[str,
         logging.getLogger(library).setLevel(logging.ERROR)
     title = os.environ.get("MLFLOW_EXPERIMENT_NAME") or f"stemrepro {scale}"
     folders = [path.parent for path in sorted((RUNS / scale).glob("*/*/seed*/config.yaml"))]
-    scored = [path.parent for path in sorted((SCORES / scale / "losses").glob("*/*/losses.csv"))]
+    scored = [at for at in sorted(store.scored(SCORES / scale, "losses")) if ArmLosses(SCORES / scale, at).scored]
     asked = {folder: at for folder in folders if str(at := Address(*folder.parts[-3:-1])) in names or not names}
     trained = {folder: settings for folder, at in asked.items() if (settings := read_config(folder)).address == at}
     for copy in [folder for folder in asked if folder not in trained]:
         print(f"stemrepro: {copy} is left out: it holds a run of another folder's name", file=sys.stderr)
-    arms = [at for folder in scored if str(at := Address(*folder.parts[-2:])) in names or not names]
+    arms = [at for at in scored if str(at) in names or not names]
     try:
         with locked(RUNS):  # two commands would both make the database, and a run that is missing
             client = MlflowClient(tracking_uri())

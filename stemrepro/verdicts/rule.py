@@ -21,7 +21,7 @@ mostly half its last digit, else contradicted.
 
 from dataclasses import dataclass
 
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.effect import Effect
 
 SUPPORTED = "supported"
 CONTRADICTED = "contradicted"
@@ -60,7 +60,7 @@ class Evidence:
     """
 
     kind: str
-    contrast: Contrast
+    contrast: Effect
     smallest_effect: float
     paper_effect: float | None = None
     expected: float | None = None
@@ -82,7 +82,7 @@ class Step:
     reason: str = ""
 
 
-def in_words(contrast: Contrast, alpha: float = DECIDES) -> str:
+def in_words(contrast: Effect, alpha: float = DECIDES) -> str:
     """Return a contrast's interval in words."""
     low, high = contrast.interval(alpha)
     return f"{low:+.4f} to {high:+.4f} ({1 - alpha:.0%})"

@@ -17,12 +17,13 @@ from benchmarks import gpu_checks, gpu_day, gpu_job, gpu_part, gpu_speed
 from benchmarks.gpu_job import Section
 from stemrepro.common.errors import UserError
 from stemrepro.common.paths import SCORES
+from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import shaped
 from stemrepro.data.encoding import write_blocks
 from stemrepro.data.tokenizer import train_tokenizer
-from stemrepro.measures.base import measured
+from stemrepro.measures import store
+from stemrepro.measures.base import scores_of
 from stemrepro.measures.catalog import load
-from stemrepro.measures.inputs import Inputs
 from stemrepro.pipeline.adopt import adopt
 from stemrepro.pipeline.plan import make_plan
 from stemrepro.report.analyse import module
@@ -149,9 +150,9 @@ def test_runs_go_seed_by_seed_and_whole_seeds_are_scored_of_arms_that_ended_any(
         for run in runs[first:last]:
             shutil.copytree(five / run.folder.relative_to("runs/gpu-smoke"), run.folder)
         assert gpu_part.score("gpu-smoke", "main") == (0,)
-        assert {path.name for path in (SCORES / "gpu-smoke/losses/main").iterdir()} == {*scored}
+        assert {address.arm for address in store.scored(SCORES / "gpu-smoke", "losses")} == {*scored}
     for arm in arms:
-        assert json.loads((SCORES / f"gpu-smoke/losses/main/{arm}/summary.json").read_text())["seeds"] == 1
+        assert store.about(SCORES / "gpu-smoke", "losses", Address(MAIN, arm))["seeds"] == 1
 
 
 def test_an_arm_that_fails_is_left_out_and_the_others_go_on(smoke, monkeypatch):
@@ -215,9 +216,9 @@ def test_what_comes_back_is_taken_in_judged_and_drawn(laid_out, five, tmp_path, 
         json.loads(Path("results/gpu/gpu_width/provenance.json").read_text())["trained"]["about"]["device"] == "a card"
     )
     use_style(load().arms)
-    measure = measured(Inputs("gpu_width", load(), "gpu", Path("scores/gpu")))
+    scores = scores_of("gpu_width", load(), "gpu", Path("scores/gpu"))
     drawn = module(Path("analysis/gpu_width.py"), ["draw"])
-    figure = drawn.draw(drawn.collect(measure), measure)
+    figure = drawn.draw(drawn.collect(scores), scores)
     settle(figure)
     assert faults(figure) == []
     table = list(csv.DictReader(Path("docs/gpu.csv").read_text().splitlines()))

@@ -8,7 +8,7 @@ from scipy import stats
 
 from benchmarks import power
 from benchmarks.power import Spread, row, rows, upper
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.effect import Effect
 from stemrepro.verdicts.rule import Evidence
 from tests.conftest import ROOT
 
@@ -54,7 +54,7 @@ def test_the_upper_bound_holds_four_times_in_five():
 
 
 def test_a_claim_is_judged_at_99_percent():
-    wide = Contrast(0.02 * np.array([-1.0, 0.0, 1.0]))
+    wide = Effect(0.02 * np.array([-1.0, 0.0, 1.0]))
     larger = row("r", "c", Evidence("greater", wide, 0.05))
     assert (larger["SD"], larger["seeds"]) == (pytest.approx(0.02), 3)
     assert larger["seeds for m"] == plain(0.02, 0.01).seeds(0.05)

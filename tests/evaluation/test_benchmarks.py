@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,13 +23,12 @@ from stemrepro.config.arm import run_settings
 from stemrepro.config.scale import Variant
 from stemrepro.config.scores import PlannedTasks
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.evaluation.benchmarks import item_scores, load_task, margin, score, times_seen, write
+from stemrepro.evaluation.benchmarks import item_scores, load_task, margin, score, times_seen
 from stemrepro.evaluation.lm import StemLM, task_manager
-from stemrepro.evaluation.writing import Scored
 from stemrepro.model.transformer import build
 from stemrepro.training.run import Run
 from stemrepro.training.train import train
-from tests.conftest import TASKS, quiet
+from tests.conftest import TASKS, quiet, tables_of
 
 
 @pytest.fixture(scope="module")
@@ -94,28 +94,31 @@ def test_times_seen_counts_the_batches(scored, sample):
     assert scores["openbookqa"]["seen"].sum() == 0
 
 
-def test_files_are_small_and_repeatable(scored, tmp_path):
+def test_a_line_per_task_seed_and_item(scored):
     run, scores = scored
-    about, _ = (write(Scored([run], [scores], tmp_path / name, {})) for name in ("a", "b"))
-    assert (tmp_path / "a" / "items.npz").read_bytes() == (tmp_path / "b" / "items.npz").read_bytes()
-    assert about["tasks"]["openbookqa"]["acc"] == pytest.approx(scores["openbookqa"]["acc"].mean())
+    seen = np.array([256, 300, 255, 1, 0, 512])
+    results = [scores, scores | {"openbookqa": scores["openbookqa"] | {"seen": seen}}]
+    about, tables = tables_of("benchmarks", [run, replace(run, seed=1)], results)
+    frame = tables["benchmarks"]
+    assert frame[["task", "seed", "item"]].to_numpy().tolist() == [
+        [task, seed, item] for task in TASKS for seed in (0, 1) for item in range(6)
+    ]
+    second = frame[(frame["task"] == "openbookqa") & (frame["seed"] == 1)]
+    assert second["seen"].tolist() == seen.tolist()
+    for field in ("acc", "acc_norm", "answer_acc", "answer_acc_norm", "gold"):
+        assert second[field].tolist() == scores["openbookqa"][field].tolist()
+    np.testing.assert_allclose(second["margin"], scores["openbookqa"]["margin"], rtol=1e-3)
+    assert about["tasks"]["openbookqa"]["acc"] == pytest.approx(scores["openbookqa"]["acc"].mean(), abs=1e-6)
+    assert about["tasks"]["openbookqa"]["seen"] == pytest.approx(5 / 12, abs=1e-6)
     assert about["tasks"]["openbookqa"]["chance"] == 0.25
     assert about["tasks"]["openbookqa"]["items"] == 6
 
 
-def test_majority_is_the_most_frequent_answer(scored, tmp_path):
+def test_majority_is_the_most_frequent_answer(scored):
     run, scores = scored
     changed = scores["openbookqa"] | {"answer": np.array(["yes", "no", "yes", "yes", "no", "yes"])}
-    about = write(Scored([run], [{"openbookqa": changed}], tmp_path, {}))
-    assert about["tasks"]["openbookqa"]["majority"] == pytest.approx(4 / 6)
-
-
-def test_counts_above_a_byte_stay_there(scored, tmp_path):
-    """256 times seen must not become never."""
-    run, scores = scored
-    changed = scores["openbookqa"] | {"seen": np.array([256, 300, 255, 1, 0, 512])}
-    write(Scored([run], [{"openbookqa": changed}], tmp_path, {}))
-    assert np.load(tmp_path / "items.npz")["openbookqa/seen"][0].tolist() == [255, 255, 255, 1, 0, 255]
+    about, _ = tables_of("benchmarks", [run], [{"openbookqa": changed}])
+    assert about["tasks"]["openbookqa"]["majority"] == pytest.approx(4 / 6, abs=1e-6)
 
 
 def test_log_likelihoods_that_are_not_finite_are_refused(scored, asked, sample):

@@ -1,7 +1,8 @@
 """Bits of invented people that a model holds, against a plain loop and models that know all or nothing."""
 
+from dataclasses import replace
+
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -10,9 +11,8 @@ from stemrepro.data.invented import people, words
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation import capacity
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored
 from stemrepro.training.train import train
-from tests.conftest import make_text, quiet, run_of, with_vocab
+from tests.conftest import make_text, quiet, run_of, tables_of, with_vocab
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +89,10 @@ def test_questions_begin_training_sequences(trained):
     assert questions <= starts
 
 
-def test_written_lines(trained, tmp_path):
+def test_a_line_per_seed(trained):
     run, mix, tokenizer_file = trained
     result = capacity.score(run, quiet, mix, 20, tokenizer_file)
-    assert capacity.write(Scored([run, run], [result, result], tmp_path, {})) == {}
-    assert list(pd.read_csv(tmp_path / "capacity.csv").columns) == ["seed", "people", "facts", "bits", "known", "first"]
+    about, tables = tables_of("capacity", [run, replace(run, seed=1)], [result, result | {"known": 7.1234567}])
+    assert about == {}
+    expected = [[0, 20, 40, 80, round(result["known"], 6), result["first"]], [1, 20, 40, 80, 7.123457, result["first"]]]
+    assert tables["capacity"].to_numpy().tolist() == expected

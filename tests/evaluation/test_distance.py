@@ -6,12 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.evaluation.distance import last_same, score, write
+from stemrepro.evaluation.distance import last_same, score
 from stemrepro.evaluation.losses import validation_losses
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored
 from stemrepro.training.train import train
-from tests.conftest import quiet
+from tests.conftest import quiet, tables_of
 
 
 @given(st.lists(st.integers(0, 5), min_size=2, max_size=30))
@@ -67,23 +66,26 @@ def test_sums_are_those_of_single_targets(make_run, settings):
     assert wanted["distance"][-2, 1] > 0
 
 
-def test_files_of_two_seeds(make_run, settings, tmp_path, monkeypatch):
+def test_lines_of_two_seeds(make_run):
     shape = {
         "source": np.array(["bible"]),
         "distance_tokens": np.array([[2, 3]]),
         "position_tokens": np.array([[1, 4]]),
+        "word_tokens": np.array([[1, 4, 0], [2, 0, 6]]),
     }
-    shape["word_tokens"] = np.array([[1, 4, 0]])
     results = [
         shape
-        | {"word": np.array([[1.0, k, 0.0]])}
+        | {"word": np.array([[1.0, k, 0.0], [3.0, 0.0, k]])}
         | {"distance": np.array([[1.0, k]]), "position": np.array([[2.0, k]])}
         for k in (5.0, 6.0)
     ]
-    runs = [make_run("dense", seed) for seed in (0, 1)]
-    assert write(Scored(runs, results, tmp_path, {})) == {}
-    arrays = np.load(tmp_path / "distance.npz")
-    assert arrays["seeds"].tolist() == [0, 1]
-    assert arrays["distance"][:, 0, 1].tolist() == [5.0, 6.0]
-    assert arrays["word"][:, 0, 1].tolist() == [5.0, 6.0]
-    assert arrays["position_tokens"].tolist() == [[1, 4]]
+    about, tables = tables_of("distance", [make_run("dense", seed) for seed in (0, 1)], results)
+    assert about == {}
+    assert tables["distance"].to_numpy().tolist() == [
+        [seed, by, 0, at, "bible", tokens, nats]
+        for by, counts, first in (("distance", (2, 3), 1.0), ("position", (1, 4), 2.0))
+        for seed, k in ((0, 5.0), (1, 6.0))
+        for at, tokens, nats in ((0, counts[0], first), (1, counts[1], k))
+    ]
+    words = [(0, 0, 1, 1.0), (0, 1, 4, 5.0), (0, 16, 0, 0.0), (1, 0, 2, 3.0), (1, 1, 0, 0.0), (1, 16, 6, 5.0)]
+    assert tables["words"].query("seed == 0").to_numpy().tolist() == [[0, *line] for line in words]

@@ -1,18 +1,16 @@
 """Trials of edits: which cases, which methods, and what comes of them against plain passes."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 from stemrepro.config.scores import Knowledge
 from stemrepro.data.atlas import FILE, read_atlas
 from stemrepro.data.tokenizer import read_tokenizer, token_bytes
-from stemrepro.evaluation.edits import FIELDS, Editor, cases, drawn_instead, methods, score, write
+from stemrepro.evaluation.edits import FIELDS, Editor, cases, drawn_instead, methods, score
 from stemrepro.evaluation.prompts import Question
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored
-from tests.conftest import quiet
+from tests.conftest import quiet, tables_of
 
 ASKED = Knowledge(pairs=3, batch=5)
 
@@ -100,23 +98,25 @@ def test_drawn_tokens_stand_at_the_names_places_alone():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arm", ["dense", "value-embeddings", "ngram-table", "stem-third"])
-def test_every_kind_of_arm_is_edited_and_written(atlas_run, given, every_case, tmp_path, arm):
+def test_every_kind_of_arm_is_edited_and_written(atlas_run, given, every_case, arm):
     run = atlas_run(arm)
     scored = score(run, quiet, **given)
-    about = write(Scored([run], [scored], tmp_path, given))
-    table = pd.read_csv(tmp_path / "cases.csv")
-    assert len(table) == len(every_case)
+    about, tables = tables_of("edits", [run], [scored], given)
+    assert tables["cases"]["source"].tolist() == [case.source for case in every_case]
     assert about == {"methods": list(methods(scored["tables"])), "tables": scored["tables"]}
-    with np.load(tmp_path / "edits.npz") as arrays:
-        assert arrays["known"].shape == (1, len(every_case))
-        for name in about["methods"]:
-            count = sum(case.lengths == methods(scored["tables"])[name].lengths for case in every_case)
-            assert all(arrays[f"{name}/{field}"].shape == (1, count) for field in FIELDS)
+    assert tables["known"]["known"].tolist() == scored["known"].tolist()
+    for name, lines in tables["edits"].groupby("method"):
+        lengths = methods(scored["tables"])[name].lengths
+        assert lines["case"].tolist() == [k for k, case in enumerate(every_case) if case.lengths == lengths]
+        for field in FIELDS:
+            np.testing.assert_allclose(lines[field], scored[name][field], rtol=1e-3, atol=1e-7)
 
 
-def test_a_run_that_diverged_has_cases_and_no_trials(atlas_run, given, tmp_path):
+def test_a_run_that_diverged_has_cases_and_no_trials(atlas_run, given, every_case):
     run = atlas_run("dense", 2)
     run.weights.unlink()
     (run.folder / "diverged.json").write_text('{"step": 3}')
     assert score(run, quiet, **given) == {}
-    assert write(Scored([run], [{}], tmp_path, given)) == {"methods": [], "tables": 0}
+    about, tables = tables_of("edits", [run], [{}], given)
+    assert about == {"methods": [], "tables": 0}
+    assert {name: len(frame) for name, frame in tables.items()} == {"cases": len(every_case)}

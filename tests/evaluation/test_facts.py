@@ -1,7 +1,8 @@
 """What a model knows, fact by fact."""
 
+from dataclasses import replace
+
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -10,10 +11,9 @@ from stemrepro.config.scores import Knowledge
 from stemrepro.data.atlas import FILE, read_atlas
 from stemrepro.data.relations import held_out_prompt, trained_prompts
 from stemrepro.data.tokenizer import read_tokenizer
-from stemrepro.evaluation.facts import TRAINED, score, write
+from stemrepro.evaluation.facts import TRAINED, score
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored
-from tests.conftest import quiet
+from tests.conftest import quiet, tables_of
 
 ASKED = Knowledge(pairs=3, batch=16)
 
@@ -52,13 +52,18 @@ def test_every_fact_is_scored_as_a_plain_loop_would(scored, given):
             assert bool(result["first"][k, which]) == first
 
 
-def test_written_scores_and_their_means(scored, given, tmp_path):
+def test_lines_and_means(scored, given):
     run, result = scored
-    about = write(Scored([run, run], [result, result], tmp_path, given))
-    table = pd.read_csv(tmp_path / "facts.csv")
-    with np.load(tmp_path / "facts.npz") as arrays:
-        assert arrays["nats"].shape == (2, len(table), TRAINED + 2)
-    stated = table["told"].to_numpy()
+    about, tables = tables_of("facts", [run, replace(run, seed=1)], [result, result], given)
+    facts = read_atlas(given["facts"]).facts
+    assert tables["facts"]["answer"].tolist() == [fact.answer for fact in facts]
+    for seed, lines in tables["answers"].groupby("seed"):
+        assert seed in (0, 1)
+        for line in lines.sample(20, random_state=seed).itertuples():
+            assert line.nats == pytest.approx(result["nats"][line.fact, line.prompt], rel=1e-3)
+            assert line.first == result["first"][line.fact, line.prompt]
+    assert len(tables["answers"]) == 2 * len(facts) * (TRAINED + 2)
+    stated = np.array([fact.told for fact in facts])
     assert 0 < (~stated).sum() < stated.sum()
     assert about["recall"] == {
         "trained": pytest.approx(result["first"][stated, :TRAINED].mean(), abs=1e-6),
@@ -67,9 +72,10 @@ def test_written_scores_and_their_means(scored, given, tmp_path):
     }
 
 
-def test_a_run_that_diverged_is_not_scored(atlas_run, given, tmp_path):
+def test_a_run_that_diverged_is_not_scored(atlas_run, given):
     run = atlas_run("dense", 1)
     run.weights.unlink()
     write_json(run.folder / "diverged.json", {"step": 3})
     assert score(run, quiet, **given) == {}
-    assert write(Scored([run], [{}], tmp_path, given)) == {}
+    about, tables = tables_of("facts", [run], [{}], given)
+    assert (about, list(tables)) == ({}, ["facts"])

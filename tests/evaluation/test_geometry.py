@@ -1,9 +1,9 @@
 """Angles against plain loops, and vectors against the layers' own outputs."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 import torch.nn.functional as F
@@ -18,14 +18,12 @@ from stemrepro.evaluation.geometry import (
     score,
     statistics,
     tables_over_training,
-    write,
 )
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored
 from stemrepro.model.ffn.base import table_parameters
 from stemrepro.model.transformer import build
 from stemrepro.training.train import train
-from tests.conftest import quiet
+from tests.conftest import quiet, tables_of
 
 
 def test_cosines_equal_a_loop():
@@ -111,19 +109,32 @@ def test_tables_from_initialisation_to_end(trained):
         tables_over_training(trained, model)
 
 
-def test_score_files_are_complete_and_repeatable(trained, tiny, tmp_path):
-    for name in ("a", "b"):
-        about = write(Scored([trained], [score(trained, quiet, tiny.geometry, 512)], tmp_path / name, {}))
-    files = {"cosines.csv", "density.npz", "spread.npz"}
-    assert {path.name for path in (tmp_path / "a").iterdir()} == files
-    assert all((tmp_path / "a" / f).read_bytes() == (tmp_path / "b" / f).read_bytes() for f in files)
-    assert about["layers"] == [1]
-    table = pd.read_csv(tmp_path / "a" / "cosines.csv", dtype={"bucket": str})
+def test_tables_are_complete(trained, tiny):
+    other = replace(trained, seed=1)
+    results = [score(trained, quiet, tiny.geometry, 512)] * 2
+    results[1] = results[1] | {"density": {key: 3 * values for key, values in results[1]["density"].items()}}
+    about, tables = tables_of("geometry", [trained, other], results)
+    assert about == {"width": 16, "ffn_width": trained.model.ffn_width, "layers": [1]}
+    table = tables["cosines"].query("seed == 1")
     rows = table[(table.what == "rows") & (table.bucket == "all") & ~table.centred & (table.share == 1)]
     unit = F.normalize(table_parameters(load_run(trained))["blocks.1.ffn.table.weight"].detach().double(), dim=1)
     every = (unit @ unit.T)[*np.triu_indices(300, 1)].abs()
     assert rows["p95"].item() == pytest.approx(float(every.quantile(0.95)), abs=1e-6)
-    spread = np.load(tmp_path / "a" / "spread.npz")["spread"][0]
-    assert spread[17] == pytest.approx(float(((unit @ unit[17]).abs().sum() - 1) / 299))
+    spread = tables["spread"].set_index(["seed", "token"])["spread"]
+    assert len(spread) == 600
+    assert spread[1, 17] == pytest.approx(float(((unit @ unit[17]).abs().sum() - 1) / 299))
     never = table[(table.what == "rows") & (table.bucket == "0") & ~table.centred]
     assert never[never.share == 0]["p95"].item() == pytest.approx(never[never.share == 1]["p95"].item(), abs=0.01)
+    rows = tables["density"].query("what == 'up:centred' and layer == 1")
+    assert rows["bin"].tolist() == list(range(40))
+    np.testing.assert_allclose(rows["density"], 2 * results[0]["density"]["up", True][0])
+
+
+def test_tokens_that_no_table_was_sampled_at_are_left_out(make_run, trained, tiny):
+    result = score(trained, quiet, tiny.geometry, 512)
+    result["spread"][[0, 7]] = np.nan
+    _, tables = tables_of("geometry", [trained], [result])
+    assert tables["spread"]["token"].tolist() == [k for k in range(300) if k not in (0, 7)]
+    dense = make_run("dense")
+    train(dense, quiet)
+    assert set(tables_of("geometry", [dense], [score(dense, quiet, tiny.geometry, 512)])[1]) == {"cosines", "density"}

@@ -13,8 +13,7 @@ from stemrepro.data.integrity import read_corpus
 from stemrepro.data.needles import Deal
 from stemrepro.evaluation import haystack
 from stemrepro.evaluation.haystack import Haystacks
-from stemrepro.evaluation.writing import Scored
-from tests.conftest import make_text, quiet, run_of, with_vocab
+from tests.conftest import make_text, quiet, run_of, tables_of, with_vocab
 
 VOCAB = 320
 ASKED = Haystack(lengths=(48, 96), depths=(0, 0.5, 1), rows=6, batch=4)
@@ -173,7 +172,8 @@ def test_choosing_and_generating_are_two_things(monkeypatch, place, catalog, sta
     assert (seen["generated"] == 0).all()
 
 
-def test_written_lines(monkeypatch, place, catalog, stacks, tmp_path):
+def test_a_line_per_seed_length_and_depth(monkeypatch, place, catalog, stacks):
     result = answers(monkeypatch, place, catalog, Looker(stacks))
-    assert haystack.write(Scored([place[1]], [result], tmp_path, {})) == {}
-    assert (tmp_path / "haystack.csv").read_text().startswith("length,depth,rows,chosen,generated,other,nats,seed")
+    _, tables = tables_of("haystack", [place[1]], [result])
+    expected = [[0, *line] for line in result.round(6).to_numpy().tolist()]
+    assert tables["haystack"].to_numpy().tolist() == expected

@@ -5,7 +5,6 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from safetensors import safe_open
@@ -16,12 +15,11 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_rows
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.evaluation import losses
-from stemrepro.evaluation.losses import score, seen_pairs, write
-from stemrepro.evaluation.writing import Scored, save_frame
+from stemrepro.evaluation.losses import score, seen_pairs
 from stemrepro.model.transformer import Decoder
 from stemrepro.training.run import InitFrom
 from stemrepro.training.train import train
-from tests.conftest import quiet
+from tests.conftest import quiet, tables_of
 
 
 @pytest.fixture
@@ -113,52 +111,87 @@ def test_documents_add_up_to_the_total(scored):
     assert result["document_tokens"].sum() == pair.tokens.sum()
 
 
-def written(run, result, out, tiny, *wanted):
-    return write(Scored([run], [result], out, {"asked": tiny.evaluation, "wanted": wanted}))
+@pytest.fixture
+def tabled(tiny):
+    """tabled(runs, results, "context") -> what is known of the arm, and its tables."""
+    return lambda runs, results, *wanted: tables_of(
+        "losses", runs, results, {"asked": tiny.evaluation, "wanted": wanted}
+    )
 
 
-def test_score_files_are_complete_and_repeatable(scored, tiny, tmp_path):
+def test_tables_are_those_that_are_wanted_and_repeatable(scored, tiny, tabled):
     run, result = scored
-    summary = written(run, result, tmp_path / "a", tiny, "context")
-    written(run, score(run, quiet, tiny.evaluation, ["context"]), tmp_path / "b", tiny, "context")
-    names = {"losses.csv", "curve.csv", "documents.npz", "context.npz", "tokens.npz"}
-    assert {path.name for path in (tmp_path / "a").iterdir()} == names
-    assert all((tmp_path / "a" / n).read_bytes() == (tmp_path / "b" / n).read_bytes() for n in names)
-    losses = pd.read_csv(tmp_path / "a" / "losses.csv")
-    speeches = losses[(losses.by == "pair") & (losses.source == "speeches")]
+    summary, tables = tabled([run], [result], "context")
+    _, again = tabled([run], [score(run, quiet, tiny.evaluation, ["context"])], "context")
+    assert tables.keys() == again.keys() == {"losses", "curve", "documents", "context", "tokens"}
+    assert all(frame.equals(again[name]) for name, frame in tables.items())
+    pairs = tables["losses"].query("by == 'pair'")
+    speeches = pairs[pairs.source == "speeches"]
     assert summary["loss"]["speeches"]["nats_per_token"] == pytest.approx(
         speeches.nats.sum() / speeches.tokens.sum(), abs=1e-5
     )
     bits = speeches.nats.sum() / np.log(2) / speeches.bytes.sum()
     assert summary["loss"]["speeches"]["bits_per_byte"] == pytest.approx(bits, abs=1e-5)
     assert 4 < summary["unigram_nats_per_token"] < np.log(300)
+    assert tables["tokens"]["nats"].sum() == pytest.approx(pairs.nats.sum())
+    assert tables["tokens"]["tokens"].sum() == pairs.tokens.sum()
+    assert tables["tokens"]["seen"].tolist() == [
+        sum(count for (first, _), count in pairs_by_hand(run).items() if first == token) for token in range(300)
+    ]
 
 
-def test_without_context_the_losses_are_the_same(scored, tiny, tmp_path):
+def test_context_has_a_line_per_document_condition_and_bucket(scored, tabled):
+    run, result = scored
+    _, tables = tabled([run], [result], "context")
+    sums, lines = result["context"], tables["context"]
+    assert lines["what"].unique().tolist() == ["position", "intact", "shuffled", "alone"]
+    for line in lines.itertuples():
+        bucket = [0, 1, 2, 4, 8, 16].index(line.at)
+        if line.what == "position":
+            nats, tokens = sums["by_position"], sums["by_position_tokens"]
+        else:
+            which = ["intact", "shuffled", "alone"].index(line.what)
+            nats, tokens = sums["by_target"][which], sums["by_target_tokens"]
+        assert (line.nats, line.tokens) == (nats[line.document, bucket], tokens[line.document, bucket])
+        assert line.source == result["document_source"][sums["document"][line.document]]
+    assert len(lines) == sums["by_position"].size + sums["by_target"].size
+
+
+def test_without_context_the_losses_are_the_same(scored, tiny, tabled):
     run, result = scored
     short = score(run, quiet, tiny.evaluation, ["losses"])
     assert short["buckets"].equals(result["buckets"])
-    summary = written(run, short, tmp_path / "a", tiny, "losses")
-    names = {"losses.csv", "curve.csv", "documents.npz"}
-    assert {path.name for path in (tmp_path / "a").iterdir()} == names
+    summary, tables = tabled([run], [short], "losses")
+    assert tables.keys() == {"losses", "curve", "documents"}
     assert (summary["seed_numbers"], summary["steps"]) == ([run.seed], run.training.steps)
 
 
-def test_steps_hold_every_training_step(scored, tiny, tmp_path):
+def test_steps_hold_every_training_step(scored, tiny, tabled):
     run, _ = scored
-    summary = written(run, score(run, quiet, tiny.evaluation, ["steps"]), tmp_path / "a", tiny, "steps")
-    assert {path.name for path in (tmp_path / "a").iterdir()} == {"steps.npz"}
-    rows, arrays = read_rows(run.folder / "metrics.jsonl"), np.load(tmp_path / "a" / "steps.npz")
-    assert arrays["loss"][0] == pytest.approx([row["loss"] for row in rows])
-    assert arrays["norm"][0] == pytest.approx([row["norm"] for row in rows])
-    assert summary["seed_numbers"] == arrays["seeds"].tolist() == [run.seed]
+    summary, tables = tabled([run], [score(run, quiet, tiny.evaluation, ["steps"])], "steps")
+    assert tables.keys() == {"steps"}
+    rows, steps = read_rows(run.folder / "metrics.jsonl"), tables["steps"]
+    assert steps["step"].tolist() == [row["step"] for row in rows]
+    assert steps["loss"].tolist() == pytest.approx([row["loss"] for row in rows])
+    assert steps["norm"].tolist() == pytest.approx([row["norm"] for row in rows])
     assert summary["steps"] == len(rows)
     assert summary["learning_rate"] == run.training.learning_rate
     tokens = np.fromfile(run.blocks / "train.bin", np.uint16)
     assert summary["training_entropy"] == pytest.approx(entropy(np.bincount(tokens)), abs=1e-5)
 
 
-def test_a_run_that_diverged_has_steps_alone(scored, make_run, tiny, tmp_path):
+def test_the_curve_has_every_validation_by_source(scored, tabled):
+    run, result = scored
+    _, tables = tabled([run], [result], "losses")
+    expected = [
+        [run.seed, row["tokens"], source, round(row["loss"], 6), round(nats, 6)]
+        for row in read_rows(run.folder / "metrics.jsonl")
+        for source, nats in row.get("validation", {}).items()
+    ]
+    assert tables["curve"][["seed", "tokens", "source", "train", "nats"]].to_numpy().tolist() == expected
+
+
+def test_a_run_that_diverged_has_steps_alone(scored, make_run, tiny, tabled):
     """And the other seeds have everything."""
     run, result = scored
     other = make_run("stem-full", seed=1)
@@ -168,23 +201,24 @@ def test_a_run_that_diverged_has_steps_alone(scored, make_run, tiny, tmp_path):
     (other.folder / "diverged.json").write_text('{"step": 7}')
     ended = score(other, quiet, tiny.evaluation, ["context"])
     assert ended.keys() == {"curve"}
-    write(Scored([run, other], [result, ended], tmp_path, {"asked": tiny.evaluation, "wanted": ["steps", "context"]}))
-    assert np.load(tmp_path / "steps.npz")["seeds"].tolist() == [0, 1]
-    finite = np.isfinite(np.load(tmp_path / "steps.npz")["loss"])
-    assert finite.sum(axis=1).tolist() == [12, 6]
-    assert set(pd.read_csv(tmp_path / "losses.csv")["seed"]) == {0}
-    assert np.load(tmp_path / "documents.npz")["counts"].tolist() == []
+    _, tables = tabled([run, other], [result, ended], "steps", "context")
+    assert tables["steps"].groupby("seed")["step"].agg(list).tolist() == [[*range(1, 13)], [*range(1, 7)]]
+    assert set(tables["losses"]["seed"]) == {0}
+    assert "documents" not in tables
+    assert tabled([other], [ended], "steps", "context")[1].keys() == {"steps"}
 
 
-def test_documents_are_summed_over_the_first_seeds(scored, tiny, tmp_path):
+def test_documents_are_summed_over_the_first_seeds(scored, tabled):
     run, result = scored
     results = [result | {"documents": result["documents"] * factor} for factor in range(1, 7)]
-    runs = [replace(run, seed=seed) for seed in range(6)]
-    write(Scored(runs, results, tmp_path, {"asked": tiny.evaluation, "wanted": ["losses"]}))
-    arrays = np.load(tmp_path / "documents.npz")
-    assert arrays["counts"].tolist() == [3, 5, 6]
+    _, tables = tabled([replace(run, seed=seed) for seed in range(6)], results, "losses")
     kept = result["document_tokens"] > 0
-    assert arrays["nats"] == pytest.approx(np.outer([6, 15, 21], result["documents"][kept]))
+    for seeds, factor in ((3, 6), (5, 15), (6, 21)):
+        lines = tables["documents"][tables["documents"]["seeds"] == seeds]
+        assert lines["nats"].tolist() == pytest.approx(factor * result["documents"][kept])
+        assert lines["tokens"].tolist() == result["document_tokens"][kept].tolist()
+        assert lines["source"].tolist() == result["document_source"][kept].tolist()
+    assert set(tables["documents"]["seeds"]) == {3, 5, 6}
 
 
 def test_a_loss_that_is_not_finite_is_no_loss_of_nothing(scored, tiny):
@@ -197,10 +231,3 @@ def test_a_loss_that_is_not_finite_is_no_loss_of_nothing(scored, tiny):
     save_file(weights, run.weights, about)
     with pytest.raises(UserError, match=r"losses that are not finite on .*validation\.bin; its weights are damaged"):
         score(run, quiet, tiny.evaluation, ["losses"])
-
-
-def test_no_score_is_written_that_can_not_be(tmp_path):
-    for value in (float("nan"), float("inf"), -1.0):
-        with pytest.raises(UserError, match=r"losses\.csv: scores hold a number that can't be"):
-            save_frame(tmp_path / "losses.csv", pd.DataFrame({"nats": [1.0, value]}))
-    assert not (tmp_path / "losses.csv").exists()

@@ -1,10 +1,9 @@
 """Any task of lm-eval's: its own task files on local rows of the hub's form, its own means, groups, generation."""
 
-import json
 from pathlib import Path
 
 import lm_eval.tasks
-import numpy as np
+import pandas as pd
 import pytest
 from datasets import Dataset, DatasetDict
 from lm_eval import simple_evaluate
@@ -14,10 +13,9 @@ from tokenizers import Tokenizer
 from stemrepro.config.scores import PlannedReasoning
 from stemrepro.evaluation import reasoning
 from stemrepro.evaluation.lm import StemLM
-from stemrepro.evaluation.reasoning import members, score, score_tasks, task_manager, write
-from stemrepro.evaluation.writing import Scored
+from stemrepro.evaluation.reasoning import members, score, score_tasks, task_manager
 from stemrepro.model.transformer import build
-from tests.conftest import quiet
+from tests.conftest import quiet, tables_of
 
 FOLDERS = ("gsm8k", "leaderboard", "longbench")
 MUSR = {
@@ -206,20 +204,16 @@ def test_longbench_scores_what_is_said(hub, lm, manager, monkeypatch):
 def test_nothing_is_scored_without_the_hub(make_run, tmp_path, monkeypatch):
     monkeypatch.setattr(reasoning, "load_run", lambda _: pytest.fail("no model is needed"))
     assert score(make_run("dense"), quiet, planned(), tmp_path / "none.json") == {}
-    assert write(Scored([make_run("dense")], [{}], tmp_path, {})) == {"tasks": {}}
-    assert not list(tmp_path.glob("*.npz"))
+    assert tables_of("reasoning", [make_run("dense")], [{}]) == ({"tasks": {}}, {})
 
 
-def test_files_of_two_seeds(make_run, tmp_path):
-    shared = {
-        "length": np.array([3, 4]),
-        "floor": np.array([50.0, 50.0]),
-        "cut": np.array([False, True]),
-        "clusters": np.array(["a/0", "a/1"]),
-    }
-    results = [{"a": shared | {"value": np.array([0.0, value])}} for value in (100.0, 0.0)]
-    about = write(Scored([make_run("dense", seed) for seed in (0, 1)], results, tmp_path, {}))
+def test_lines_of_two_seeds(make_run):
+    items = pd.DataFrame({"length": [3, 4], "floor": [50.0, 50.0], "cut": [False, True], "cluster": ["a/0", "a/1"]})
+    results = [{"a": items.assign(value=[0.0, value])} for value in (100.0, 0.0)]
+    about, tables = tables_of("reasoning", [make_run("dense", seed) for seed in (0, 1)], results)
     assert about == {"tasks": {"a": {"items": 2, "mean": 25.0, "floor": 50.0}}}
-    arrays = np.load(tmp_path / "reasoning.npz")
-    assert arrays["a/value"].tolist() == [[0, 100], [0, 0]]
-    json.dumps(about)
+    assert tables["reasoning"].to_numpy().tolist() == [
+        [seed, "a", item, f"a/{item}", value, 3 + item, 50.0, item == 1]
+        for seed, values in ((0, (0.0, 100.0)), (1, (0.0, 0.0)))
+        for item, value in enumerate(values)
+    ]

@@ -1,5 +1,7 @@
 """Recall in context, on models whose right answer is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,8 +10,7 @@ from stemrepro.config.scores import Recall
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.recall import made_up_words
 from stemrepro.evaluation import recall
-from stemrepro.evaluation.writing import Scored
-from tests.conftest import make_text, quiet, run_of, with_vocab
+from tests.conftest import make_text, quiet, run_of, tables_of, with_vocab
 
 ASKED = Recall(pairs=(2, 4), lengths=(17, 33), documents=6, batch=4)
 
@@ -61,10 +62,11 @@ def test_first_queries_are_those_of_a_key_for_the_first_time(monkeypatch, place)
     np.testing.assert_array_equal(slow["right"], slow["queries"] - slow["first_queries"])
 
 
-def test_written_lines(monkeypatch, place, tmp_path):
-    result = answers(monkeypatch, place, "looks")
-    assert recall.write(Scored([place[0]], [result], tmp_path, {})) == {}
-    assert (tmp_path / "recall.csv").read_text().startswith("pairs,length,queries,right,first_queries,first_right,seed")
+def test_a_line_per_seed_number_and_length(monkeypatch, place):
+    result, run = answers(monkeypatch, place, "slow"), place[0]
+    _, tables = tables_of("recall", [run, replace(run, seed=1)], [result, result])
+    expected = [[seed, *line] for seed in (0, 1) for line in result.to_numpy().tolist()]
+    assert tables["recall"].to_numpy().tolist() == expected
 
 
 def test_questions_look_like_a_training_sequence(place):

@@ -1,18 +1,21 @@
 """The audit against numbers that were calculated by hand, from the paper's printed cells and published shapes."""
 
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures.audit import Z95, PaperAudit, chance_of_fit, fits, granularity, item_error
-from stemrepro.measures.inputs import Inputs
+from stemrepro.measures import audit
+from stemrepro.measures.audit import Z95, chance_of_fit, fits, granularity, item_error
+from stemrepro.measures.base import call
+from stemrepro.measures.scores import Scores
 
 
 @pytest.fixture(scope="module")
-def audit(catalog):
-    return PaperAudit(Inputs("paper_audit", catalog, "laptop", None))
+def scores(catalog):
+    return Scores("paper_audit", catalog, "laptop", Path("none"))
 
 
 @pytest.mark.parametrize(
@@ -23,20 +26,20 @@ def audit(catalog):
         ("table-3-350m/stem-half", 0.3368, 1.6475, 1.687), ("table-3-350m/stem-full", 0.2999, 2.8394, 2.916),
     ],
 )  # fmt: skip
-def test_parameters_under_both_conventions(audit, row, active, tensors, kept):
-    assert audit.active(row) == pytest.approx(active, abs=0.0005)
-    assert audit.gflops(row) == pytest.approx(2 * active, abs=0.001)
-    assert audit.total(row, "tensors") == pytest.approx(tensors, abs=0.0005)
-    assert audit.total(row, "kept") == pytest.approx(kept, abs=0.0005)
+def test_parameters_under_both_conventions(scores, row, active, tensors, kept):
+    assert audit.active(scores, row) == pytest.approx(active, abs=0.0005)
+    assert audit.gflops(scores, row) == pytest.approx(2 * active, abs=0.001)
+    assert audit.total(scores.catalog, row, "tensors") == pytest.approx(tensors, abs=0.0005)
+    assert audit.total(scores.catalog, row, "kept") == pytest.approx(kept, abs=0.0005)
 
 
-def test_table_1s_coefficients_give_the_fractions(audit):
+def test_table_1s_coefficients_give_the_fractions(scores):
     """The closed form against the coefficients as they stand in the data, at 4,096 tokens."""
-    dense, stem = (audit.paper.row(f"table-1/{row}") for row in ("dense", "stem"))
-    for shape in audit.shapes.values():
+    dense, stem = (scores.catalog.paper.row(f"table-1/{row}") for row in ("dense", "stem"))
+    for name, shape in scores.catalog.shapes.items():
         terms = {"L_d_d": shape.width**2, "L_L_d": 4096 * shape.width, "L_d_dff": shape.width * shape.ffn_width}
         before, after = (sum(row[key] * value for key, value in terms.items()) for row in (dense, stem))
-        assert audit.saved(shape) == pytest.approx(100 * (1 - after / before))
+        assert audit.saved(scores, name) == pytest.approx(100 * (1 - after / before))
 
 
 @pytest.mark.parametrize("items", [500, 512, 1172, 1280, 10042])
@@ -50,9 +53,10 @@ def test_fits_equals_rounding_every_possible_score(items):
 
 
 @pytest.mark.slow
-def test_granularity_finds_two_scorers(audit):
+def test_granularity_finds_two_scorers(scores):
     """Hand-calculated: 239/512, 228/512, 201/512, 204/512, 235/512 and 512/1280, 507/1280, 465/1280, 536/1280."""
-    table = granularity(audit).set_index(["block", "row", "task"])
+    paper = scores.catalog.paper
+    table = granularity(paper).set_index(["block", "row", "task"])
     for row, k in {"stem-half": 239, "stem-full": 228, "hash-moe": 201}.items():
         cell = table.loc["table-3-350m", row, "openbookqa"]
         assert cell["value"] == round(100 * k / 512, 2)
@@ -62,7 +66,7 @@ def test_granularity_finds_two_scorers(audit):
                           ("table-3-350m", "hash-moe", 465), ("table-3-1b", "dense", 536)):  # fmt: skip
         assert table.loc[block, row, "arc_challenge"]["value"] == pytest.approx(100 * k / 1280, abs=0.0051)
         assert not table.loc[block, row, "arc_challenge"]["fits_items"]
-    assert audit.scorer("table-3-350m/dense") == audit.scorer("table-3-350m/stem-third") == "true sizes"
+    assert audit.scorer(paper, "table-3-350m/dense") == audit.scorer(paper, "table-3-350m/stem-third") == "true sizes"
     rows = (
         "table-3-350m/stem-half",
         "table-3-350m/stem-full",
@@ -70,8 +74,8 @@ def test_granularity_finds_two_scorers(audit):
         "table-3-1b/dense",
         "table-3-1b/stem-third",
     )
-    assert {audit.scorer(row) for row in rows} == {"padded sizes"}
-    assert audit.scorer("table-4/dense") == "neither"
+    assert {audit.scorer(paper, row) for row in rows} == {"padded sizes"}
+    assert audit.scorer(paper, "table-4/dense") == "neither"
 
 
 def test_item_error_equals_a_simulation():
@@ -89,25 +93,26 @@ def test_item_error_equals_a_simulation():
     assert independent == pytest.approx(exact)
 
 
-def test_gains_against_what_other_items_might_give(audit, monkeypatch):
+def test_gains_against_what_other_items_might_give(scores, monkeypatch):
     """1.96 errors of unrelated models are 1.2 to 1.3 points: every gain of STEM 1/3 is smaller."""
+    paper = scores.catalog.paper
     for block, gain in (("table-3-350m", 1.18), ("table-3-1b", 0.81), ("table-4", 0.99)):
-        first, second = audit.accuracies(f"{block}/stem-third"), audit.accuracies(f"{block}/dense")
-        assert gain < Z95 * item_error(first, second, audit.items(), None) < 1.3
-        assert audit.within_items(block) == 1
+        first, second = (audit.accuracies(paper, f"{block}/{arm}") for arm in ("stem-third", "dense"))
+        assert gain < Z95 * item_error(first, second, audit.items_of(paper), None) < 1.3
+        assert audit.within_items(scores, block) == 1
     rows = {"x/stem-third": np.full(8, 60.0), "x/dense": np.full(8, 40.0)}
-    monkeypatch.setattr(PaperAudit, "accuracies", lambda _, row: rows[row])
-    assert audit.within_items("x") == 0
+    monkeypatch.setattr(audit, "accuracies", lambda _, row: rows[row])
+    assert audit.within_items(scores, "x") == 0
 
 
-def test_a_group_counts_its_estimates_that_are_not_what_is_printed(audit):
+def test_a_group_counts_its_estimates_that_are_not_what_is_printed(scores):
     """By hand: of the 350M totals none fits, of the shares of Table 1 all but Qwen2.5 3B's 22.28, printed 22.8."""
-    assert audit.value("deviating:roi") == 0
-    assert audit.value("deviating:total") == 5
-    assert audit.value("deviating:saved") == 1
-    assert audit.value("deviating:saved-qwen") == 1
-    assert audit.value("deviating:shape") == 0  # 0.376 printed as 0.37, and its GFLOPs: slips of the last digit
-    estimate = audit.inputs.recipe.estimates["shape-active-dense-350m"]  # printed 0.37
+    assert audit.deviating(scores, "roi") == 0
+    assert audit.deviating(scores, "total") == 5
+    assert audit.deviating(scores, "saved") == 1
+    assert audit.deviating(scores, "saved-qwen") == 1
+    assert audit.deviating(scores, "shape") == 0  # 0.376 printed as 0.37, and its GFLOPs: slips of the last digit
+    estimate = scores.recipe.estimates["shape-active-dense-350m"]  # printed 0.37
     assert [estimate.slips(value) for value in (0.3751, 0.3849, 0.3749, 0.3851)] == [True, True, False, False]
     with pytest.raises(UserError, match="group 'total-half-350m' is unknown"):
-        audit.value("deviating:total-half-350m")
+        call({"deviating": "total-half-350m"}, scores.catalog, scores.recipe)

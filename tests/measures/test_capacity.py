@@ -4,50 +4,55 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stemrepro.measures.capacity import Capacity
-from stemrepro.measures.inputs import Inputs
-from tests.made_up import write_summary
+from stemrepro.measures.capacity import by_people, costs, dense_is_full, dense_learns, known, known_per
+from stemrepro.measures.scores import Scores
+from tests.made_up import write_scores
 
 
 def write(folder, arm, shares, seeds=(0, 1, 2)):
     """An arm that knows so much of the bits at a sixth, a third and all of the people, a bit more with each seed."""
-    for variant, factor, share in zip(("people-sixth", "people-third", "main"), (1 / 6, 1 / 3, 1), shares, strict=True):
-        place, bits = folder / "capacity" / variant / arm, 7680 * factor
-        write_summary(place, len(seeds))
+    for variant, part, share in zip(("people-sixth", "people-third", "main"), (6, 3, 1), shares, strict=True):
+        bits = 7680 / part
         rows = [
-            {"seed": seed, "people": 384 * factor, "facts": 1536 * factor, "bits": bits, "known": share * bits + seed,
-             "first": 0.5}
+            {
+                "seed": seed,
+                "people": 384 // part,
+                "facts": 1536 // part,
+                "bits": bits,
+                "known": share * bits + seed,
+                "first": 0.5,
+            }
             for seed in seeds
-        ]  # fmt: skip
-        pd.DataFrame(rows).to_csv(place / "capacity.csv", index=False)
+        ]
+        write_scores(folder, "capacity", f"{arm}@{variant}", len(seeds), {"capacity": pd.DataFrame(rows)})
 
 
 @pytest.fixture
-def measure(catalog, tmp_path):
-    write(tmp_path, "stem-full", (1.0, 0.8, 0.5))
+def scores(catalog, tmp_path):
+    write(tmp_path, "stem-full", (0.99, 0.8, 0.5))
     write(tmp_path, "dense", (0.9, 0.5, 0.25))
-    return Capacity(Inputs("knowledge_capacity", catalog, "capacity", tmp_path))
+    return Scores("knowledge_capacity", catalog, "capacity", tmp_path)
 
 
-def test_shares_of_the_bits(measure):
-    assert list(measure.sizes) == ["people-sixth", "people-third", "main"]
-    np.testing.assert_allclose(measure.contrast("stem-full", "dense", "known").differences, 25, atol=1e-9)
+def test_shares_of_the_bits(scores):
+    assert by_people(scores) == ["people-sixth", "people-third", "main"]
+    np.testing.assert_allclose(known(scores, "stem-full", "dense").differences, 25, atol=1e-9)
 
 
-def test_ratios_are_doublings_over_counted_costs(measure):
-    costs = {arm: measure.costs(arm) for arm in ("stem-full", "dense")}
-    assert costs["dense"]["total"] == costs["dense"]["active"]
-    assert costs["stem-full"]["total"] == costs["stem-full"]["active"] + 5 * 517 * 44
+def test_ratios_are_doublings_over_counted_costs(scores):
+    counted = {arm: costs(scores, arm) for arm in ("stem-full", "dense")}
+    assert counted["dense"]["total"] == counted["dense"]["active"]
+    assert counted["stem-full"]["total"] == counted["stem-full"]["active"] + 5 * 517 * 44
     for name in ("total", "active", "flop"):
-        differences = measure.contrast("stem-full", "dense", name).differences
-        expected = 1 + np.log2(costs["dense"][name] / costs["stem-full"][name])
+        differences = known_per(scores, "stem-full", "dense", name).differences
+        expected = 1 + np.log2(counted["dense"][name] / counted["stem-full"][name])
         np.testing.assert_allclose(differences, expected, atol=1e-3)
 
 
-def test_preconditions(measure, catalog, tmp_path):
-    assert measure.untestable("known", "dense-learns") is None
-    assert measure.untestable("known", "dense-is-full") is None
+def test_conditions(scores, catalog, tmp_path):
+    assert dense_learns(scores) is None
+    assert dense_is_full(scores) is None
     write(tmp_path / "other", "dense", (0.3, 0.9, 0.95))
-    other = Capacity(Inputs("knowledge_capacity", catalog, "capacity", tmp_path / "other"))
-    assert other.untestable("known", "dense-learns").startswith("dense knows 29.2 to 31.1% (95%) of the bits")
-    assert other.untestable("known", "dense-is-full").startswith("dense knows 94.8 to 95.1% (95%) of the bits")
+    other = Scores("knowledge_capacity", catalog, "capacity", tmp_path / "other")
+    assert dense_learns(other).startswith("dense knows 29.2 to 31.1% (95%) of the bits")
+    assert dense_is_full(other).startswith("dense knows 94.8 to 95.1% (95%) of the bits")

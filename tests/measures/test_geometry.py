@@ -6,80 +6,99 @@ import pytest
 from scipy import stats
 
 from stemrepro.measures.geometry import (
-    Angles,
-    ArmGeometry,
+    arm_geometry,
     correlation_within,
+    depth,
+    excess,
+    floor,
+    frequency,
+    gain,
+    learnt,
+    mode,
+    p95,
     partial_rank_correlation,
     random_p95,
     token_gains,
 )
-from stemrepro.measures.inputs import Inputs
-from tests.made_up import write_summary
+from stemrepro.measures.scores import Scores
+from stemrepro.verdicts.effect import Untested
+from tests.made_up import grid, write_scores
 
 SEEDS, VOCAB = 3, 200
 TARGETS = np.where(np.arange(VOCAB) < 50, 10, 100 + 37 * np.arange(VOCAB) % 400)
 
 
-def arm(scores, name, layers, kinds, shift=0.0, spread=None, nats=None):
-    """Score files with p95 = seed / 100 + layer / 10 + share / 1000 + shift, twice that where centred."""
-    folder, losses = scores / "geometry/main" / name, scores / "losses/main" / name
-    folder.mkdir(parents=True)
-    losses.mkdir(parents=True)
-    rows = []
+def write(folder, name, layers, kinds, shift=0.0, spread=None, nats=None, rare="1-31", targets=TARGETS):
+    """An arm with p95 = seed / 100 + layer / 20 + share / 1000 + shift, 0.1 more of frequent rows; centred twice that.
+
+    Args:
+        rare: name of the bucket of rare tokens.
+    """
+    parts = []
     for what in kinds:
-        for seed in range(SEEDS):
-            for share in (0.0, 0.5, 1.0) if what == "rows" else (1.0,):
-                for layer in layers:
-                    for bucket in ("all", "1-31", "256-2047") if what == "rows" else ("all",):
-                        for centred in (False, True):
-                            value = (
-                                seed / 100 + layer / 10 + share / 1000 + shift + (0.5 if bucket == "256-2047" else 0)
-                            )
-                            rows.append(
-                                (seed, share, layer, what, bucket, centred, value * (1 + centred), 0.0, -value, 1.0)
-                            )
-    columns = ["seed", "share", "layer", "what", "bucket", "centred", "p95", "mean", "mode", "peak"]
-    pd.DataFrame(rows, columns=columns).to_csv(folder / "cosines.csv", index=False)
-    write_summary(folder, SEEDS, width=16, ffn_width=44, layers=layers)
-    np.savez(
-        folder / "spread.npz",
-        seeds=np.arange(SEEDS),
-        spread=np.full((SEEDS, VOCAB), np.nan) if spread is None else spread,
+        rows = what == "rows"
+        parts.append(
+            grid(
+                seed=range(SEEDS),
+                share=(0.0, 0.5, 1.0) if rows else (1.0,),
+                layer=layers,
+                what=[what],
+                bucket=("all", rare, "256-2047") if rows else ("all",),
+                centred=(False, True),
+            )
+        )
+    cosines = pd.concat(parts)
+    value = cosines["seed"] / 100 + cosines["layer"] / 20 + cosines["share"] / 1000 + shift
+    value += 0.1 * (cosines["bucket"] == "256-2047")
+    cosines = cosines.assign(p95=value * (1 + cosines["centred"]), mean=0.0, mode=-value, peak=1.0, vectors=9)
+    tables, tokens = {"cosines": cosines}, grid(seed=range(SEEDS), token=range(VOCAB))
+    if spread is not None:
+        tables["spread"] = tokens.assign(spread=spread.ravel())
+    write_scores(folder, "geometry", name, SEEDS, tables, width=16, ffn_width=44, layers=layers)
+    told = np.tile(targets, SEEDS)
+    tokens = tokens.assign(tokens=told, nats=np.ravel(nats), seen=np.tile(np.arange(VOCAB), SEEDS))
+    write_scores(folder, "losses", name, SEEDS, {"tokens": tokens})
+
+
+RNG = np.random.default_rng(0)
+SPREAD, NATS = RNG.uniform(0.05, 0.15, (SEEDS, VOCAB)), RNG.uniform(300, 400, (SEEDS, VOCAB))
+
+
+def angles(catalog, folder, **more):
+    write(folder, "dense", [1, 2, 3], ["up", "gated"], 0.3, nats=NATS, **more)
+    write(folder, "stem-third", [1, 3], ["rows", "up", "gated"], 0.0, SPREAD, NATS + 5 * TARGETS * SPREAD, **more)
+    return Scores("angular_spread", catalog, "laptop", folder)
+
+
+@pytest.fixture
+def scores(catalog, tmp_path):
+    return angles(catalog, tmp_path)
+
+
+def test_statistics_are_means_over_the_layers_that_both_arms_have(scores):
+    seeds = np.arange(SEEDS) / 100 + 0.1 + 0.001
+    assert p95(scores, "dense", "stem-third", "up").differences == pytest.approx(0.3)
+    assert p95(scores, "dense", "stem-third", "up", centred=True).differences == pytest.approx(0.6)
+    assert mode(scores, "dense", "stem-third", "up").differences == pytest.approx(-0.3)
+    assert excess(scores, "dense", "stem-third", "up").differences == pytest.approx(
+        (seeds + 0.3) / random_p95(16) - seeds / random_p95(44)
     )
-    seen = np.tile(np.arange(VOCAB), (SEEDS, 1))
-    np.savez(losses / "tokens.npz", seeds=np.arange(SEEDS), tokens=TARGETS, nats=nats, seen=seen)
-    return ArmGeometry(scores, name)
 
 
-@pytest.fixture
-def arms(tmp_path):
-    rng = np.random.default_rng(0)
-    spread = rng.uniform(0.05, 0.15, (SEEDS, VOCAB))
-    dense_nats = rng.uniform(300, 400, (SEEDS, VOCAB))
-    dense = arm(tmp_path, "dense", [1, 2, 3], ["up", "gated"], 0.3, nats=dense_nats)
-    stem = arm(tmp_path, "stem-third", [1, 3], ["rows", "up", "gated"], 0.0, spread, dense_nats + 5 * TARGETS * spread)
-    return {"dense": dense, "stem-third": stem}
+def test_what_the_rows_of_one_arm_show(scores):
+    pair, seeds = ("stem-third", "stem-third"), np.arange(SEEDS) / 100 + 0.1 + 0.001
+    assert floor(scores, *pair).differences == pytest.approx(seeds / random_p95(44) - 1)
+    assert learnt(scores, *pair).differences == pytest.approx(-0.001)
+    assert depth(scores, *pair).differences == pytest.approx(0.1)
+    assert frequency(scores, *pair).differences == pytest.approx(0.1)
 
 
-@pytest.fixture
-def angles(catalog, arms, tmp_path):
-    angles = Angles(Inputs("angular_spread", catalog, "laptop", tmp_path))
-    angles.arms = arms
-    return angles
-
-
-def test_excess_divides_by_what_each_rank_allows(angles):
-    seeds = np.arange(SEEDS) / 100 + 0.2 + 0.001
-    expected = (seeds + 0.3) / random_p95(16) - seeds / random_p95(44)
-    assert angles.contrast("dense", "stem-third", "excess:up").differences == pytest.approx(expected)
-
-
-def test_gain_is_correlated_with_spread(angles, arms):
+def test_gain_is_correlated_with_spread(scores):
     """The made-up losses rise with closeness alone, so the correlation with spread is nearly 1."""
-    kept, gain, _, seen = token_gains(arms["dense"], arms["stem-third"])
+    kept, gains, _, seen = token_gains(*(arm_geometry(scores, arm) for arm in ("dense", "stem-third")))
     assert list(kept) == list(range(50, VOCAB))
-    assert gain.shape == seen.shape == (SEEDS, VOCAB - 50)
-    assert angles.contrast("dense", "stem-third", "gain:rows").mean > 0.99
+    assert gains.shape == seen.shape == (SEEDS, VOCAB - 50)
+    assert gain(scores, "dense", "stem-third").mean > 0.99
 
 
 def test_partial_rank_correlation():
@@ -96,14 +115,9 @@ def test_partial_rank_correlation():
     assert correlation_within(x, x**3, z, 50) == pytest.approx(1)
 
 
-def test_what_can_not_be_tested(angles, arms):
-    """By the text alone, whatever arms a claim compares."""
-    assert angles.untestable("frequency:rows", "none") is None
-    assert angles.untestable("gain:rows", "none") is None
-    assert angles.untestable("p95:up", "none") is None
-    cosines = arms["stem-third"].cosines
-    cosines.drop(cosines[cosines.bucket == "1-31"].index, inplace=True)
-    assert angles.untestable("frequency:rows", "none").startswith("too few tokens are frequent")
-    assert np.isnan(angles.contrast("stem-third", "stem-third", "frequency:rows").mean)
-    arms["stem-third"].tokens["tokens"][:] = 5
-    assert angles.untestable("gain:rows", "none") == "0 tokens have 30 scored targets; 30 are needed"
+def test_what_a_text_is_too_small_for(catalog, tmp_path):
+    scores = angles(catalog, tmp_path, rare="0", targets=np.full(VOCAB, 5))
+    with pytest.raises(Untested, match="too few tokens are frequent"):
+        frequency(scores, "stem-third", "stem-third")
+    with pytest.raises(Untested, match="0 tokens have 30 scored targets; 30 are needed"):
+        gain(scores, "dense", "stem-third")

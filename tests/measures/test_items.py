@@ -3,12 +3,14 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.recipe import Recipe
-from stemrepro.measures.items import ArmItems, Sample, contrast, untestable
-from tests.made_up import write_summary
+from stemrepro.measures.items import ArmItems, Sample, absent, contrast, no_knowledge
+from stemrepro.verdicts.effect import Untested
+from tests.made_up import edit, grid, write_scores
 
 RECIPE = Recipe.model_validate({
     "title": "t", "paper_item": "p", "place": 1, "measure": "comparison", "origin": "control",
@@ -19,30 +21,30 @@ RECIPE = Recipe.model_validate({
 })  # fmt: skip
 
 
-def write_items(folder, right, seen=None, alone=None, margin=0.0, clusters=None, seeds=2, majority=0.1, diverged=()):
+def write_items(
+    folder, arm, right, seen=None, alone=None, margin=0.0, clusters=None, seeds=2, majority=0.1, recipe=RECIPE
+):
     """`right` {task: [items] of 0 and 1, the same for every seed}."""
-    folder.mkdir(parents=True)
-    arrays = {"seeds": np.arange(seeds)}
+    tables = []
     for task, values in right.items():
-        stacked = np.tile(np.array(values, bool), (seeds, 1))
-        arrays |= {f"{task}/acc": stacked, f"{task}/acc_norm": ~stacked}
-        arrays |= {
-            f"{task}/{field}": np.zeros_like(stacked) if alone is None else np.tile(alone, (seeds, 1))
-            for field in ("answer_acc", "answer_acc_norm")
-        }
-        arrays[f"{task}/margin"] = np.full(stacked.shape, margin, np.float16)
-        arrays[f"{task}/seen"] = np.zeros_like(stacked, np.uint8) if seen is None else np.array(seen[task], np.uint8)
-        arrays[f"{task}/clusters"] = np.arange(len(values)) if clusters is None else np.array(clusters)
-    np.savez(folder / "items.npz", **arrays)
+        right_ones = np.tile(np.array(values, bool), seeds)
+        answers = np.zeros_like(right_ones) if alone is None else np.tile(alone, seeds)
+        tables.append(
+            grid(seed=range(seeds), task=[task], item=range(len(values))).assign(
+                cluster=np.tile([f"c{one:05}" for one in (clusters or range(len(values)))], seeds), gold=0,
+                acc=right_ones, acc_norm=~right_ones, answer_acc=answers, answer_acc_norm=answers, margin=margin,
+                seen=0 if seen is None else np.ravel(seen[task]),
+            )
+        )  # fmt: skip
     about = {task: {"chance": 0.25, "majority": majority, "items": len(values)} for task, values in right.items()}
-    write_summary(folder, seeds, tasks=about, **({"diverged": {"1": 7}} if diverged else {}))
-    return ArmItems(folder, RECIPE)
+    address = write_scores(folder, "benchmarks", arm, seeds, {"benchmarks": pd.concat(tables)}, tasks=about)
+    return ArmItems(folder, address, recipe)
 
 
 @pytest.fixture
 def arms(tmp_path):
-    dense = write_items(tmp_path / "dense", {"big": [1, 0, 0, 0], "small": [1, 0]}, margin=0.5)
-    stem = write_items(tmp_path / "stem", {"big": [1, 1, 0, 0], "small": [1, 1]}, margin=0.75)
+    dense = write_items(tmp_path, "dense", {"big": [1, 0, 0, 0], "small": [1, 0]}, margin=0.5)
+    stem = write_items(tmp_path, "stem", {"big": [1, 1, 0, 0], "small": [1, 1]}, margin=0.75)
     return {"dense": dense, "stem-full": stem}
 
 
@@ -53,20 +55,24 @@ def test_every_task_of_a_group_counts_the_same(arms):
 
 
 def test_arms_are_compared_over_the_seeds_that_both_have(arms, tmp_path):
-    longer = write_items(tmp_path / "longer", {"big": [1, 0, 0, 0]}, seeds=3)
-    right = longer.arrays["big/acc"]
-    right[:, 2] = [False, True, True]
+    longer = write_items(tmp_path, "longer", {"big": [1, 0, 0, 0]}, seeds=3)
+
+    def edited(**columns):
+        edit(tmp_path, "benchmarks", "longer", "benchmarks", lambda rows: rows.assign(**columns))
+        return ArmItems(tmp_path, longer.address, RECIPE)
+
+    longer = edited(acc=[True, False, False, False, True, False, True, False, True, False, True, False])
     assert contrast(arms["stem-full"], longer, "accuracy", "big").differences == pytest.approx([25, 0])
     assert contrast(longer, arms["stem-full"], "accuracy", "big").differences == pytest.approx([-25, 0])
-    longer.arrays["seeds"][:] = [1, 0, 2]
+    longer = edited(seed=np.repeat([1, 0, 2], 4))
     with pytest.raises(UserError, match="different seeds or items"):
         contrast(arms["stem-full"], longer, "accuracy", "big")
 
 
 def test_seen_items_are_chosen_seed_by_seed(tmp_path):
     seen = {"big": [[1, 0, 0, 2], [0, 3, 0, 0]], "small": [[0, 0], [0, 1]]}
-    first = write_items(tmp_path / "a", {"big": [1, 0, 0, 0], "small": [1, 0]}, seen)
-    second = write_items(tmp_path / "b", {"big": [0, 0, 0, 0], "small": [1, 1]}, seen)
+    first = write_items(tmp_path, "a", {"big": [1, 0, 0, 0], "small": [1, 0]}, seen)
+    second = write_items(tmp_path, "b", {"big": [0, 0, 0, 0], "small": [1, 1]}, seen)
     result = contrast(second, first, "accuracy", "both", True)
     assert result.differences == pytest.approx([-50, 50])  # items 1 and 4 of big; item 2 of big and item 2 of small
 
@@ -87,37 +93,44 @@ def test_item_error_is_that_of_a_bootstrap_over_clusters():
 
 
 def failed(arms, *fields):
-    return untestable(arms["dense"], *fields)
+    return no_knowledge(arms["dense"], *fields)
 
 
 def test_dense_must_not_be_shown_to_miss_chance_majority_and_the_answers_alone(arms, tmp_path):
     many = {"big": [1, 0, 0, 0] * 1500, "small": [1, 0] * 1500}
-    dense = arms | {"dense": write_items(tmp_path / "many", many, margin=0.5)}
+    dense = arms | {"dense": write_items(tmp_path, "many", many, margin=0.5)}
     assert re.fullmatch(
         r"dense scores 24\.\d to 25\.\d% \(95%\), less than 2 points above the 25.0 of chance",
         failed(dense, "accuracy", "big"),
     )
     assert failed(arms, "accuracy", "big") is None  # as many of four items show nothing
     assert failed(dense, "accuracy", "small") is None
-    alone = write_items(tmp_path / "alone", {"big": [1, 1, 0, 0] * 1500}, alone=[True, True, False, False] * 1500)
+    alone = write_items(tmp_path, "alone", {"big": [1, 1, 0, 0] * 1500}, alone=[True, True, False, False] * 1500)
     assert "the 50.0 of answers alone" in failed({"dense": alone}, "accuracy", "big")
-    common = {"dense": write_items(tmp_path / "common", many, majority=0.9)}
+    common = {"dense": write_items(tmp_path, "common", many, majority=0.9)}
     assert "the 90.0 of the most frequent answer" in failed(common, "accuracy", "small")
     assert "the 90.0 of what needs no knowledge" in failed(common, "accuracy", "both")
     assert failed(arms, "margin", "big") is None
-    none = {"dense": write_items(tmp_path / "none", many, margin=0.01)}
+    none = {"dense": write_items(tmp_path, "none", many, margin=0.01)}
     assert "add 0.010 to 0.010 bits (95%)" in failed(none, "margin", "big")
 
 
 def test_the_floor_of_seen_items_is_theirs(tmp_path):
     seen = {"big": [[1, 1, 0, 0], [1, 1, 0, 0]]}
-    arms = {"dense": write_items(tmp_path / "d", {"big": [1, 1, 0, 0]}, seen, alone=[True, False, False, False])}
+    arms = {"dense": write_items(tmp_path, "d", {"big": [1, 1, 0, 0]}, seen, alone=[True, False, False, False])}
     assert arms["dense"].floors("big", True)["answers alone"] == 50
     assert arms["dense"].floors("big")["answers alone"] == 25
     assert failed(arms, "accuracy", "big", True) is None
 
 
 def test_other_items_are_refused(arms, tmp_path):
-    other = write_items(tmp_path / "other", {"big": [1, 0, 0, 0]}, clusters=[4, 3, 2, 1])
+    other = write_items(tmp_path, "other", {"big": [1, 0, 0, 0]}, clusters=[4, 3, 2, 1])
     with pytest.raises(UserError, match="different seeds or items"):
         contrast(arms["stem-full"], other, "accuracy", "big")
+
+
+def test_a_task_that_the_scale_lacks_is_untested(arms):
+    absent(arms["dense"], "both")
+    with pytest.raises(Untested, match="this scale has no items of it"):
+        absent(arms["dense"], "elsewhere")
+    assert np.isnan(contrast(arms["stem-full"], arms["dense"], "accuracy", "elsewhere").differences).all()

@@ -4,24 +4,23 @@ A wrong file is refused by name, and a run that diverged is excepted from what f
 """
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 
 from stemrepro.common.errors import UserError
 from stemrepro.measures.losses import ArmLosses, Bucket, contrast, drift, interaction, paired, slope, slope_of_runs
-from stemrepro.verdicts.contrast import Unmeasured
-from tests.made_up import write_arm
+from stemrepro.verdicts.effect import Unmeasured
+from tests.made_up import edit, write_arm
 
 
 @pytest.fixture
 def dense(tmp_path):
-    return write_arm(tmp_path / "main" / "dense", [4.0, 4.1, 4.2])
+    return write_arm(tmp_path, "dense", [4.0, 4.1, 4.2])
 
 
 def test_one_bucket(dense):
     assert dense.loss("prose", Bucket("pair", "0")).tolist() == pytest.approx([5.0, 5.1, 5.2])
-    with pytest.raises(UserError, match="nothing of 'prose' in the bucket pair=7"):
+    with pytest.raises(UserError, match="nothing of dense and 'prose' in the bucket pair=7"):
         dense.loss("prose", Bucket("pair", "7"))
 
 
@@ -32,7 +31,7 @@ def test_bits_per_byte_are_of_prose(dense):
 
 
 def test_the_first_seeds_alone(dense):
-    first = ArmLosses(dense.folder, 2)
+    first = ArmLosses(dense.folder, dense.address, 2)
     assert first.loss("prose").tolist() == pytest.approx([4.0, 4.1])
     assert len(first.steps["loss"]) == first.summary["seeds"] == 2
     prose = first.documents["source"] != "glosses"
@@ -40,44 +39,37 @@ def test_the_first_seeds_alone(dense):
     assert first.curve["seed"].nunique() == 2
 
 
-def edited(arm, change):
-    rows = pd.read_csv(arm.folder / "losses.csv", dtype={"bucket": str})
-    rows = change(rows)
-    rows.to_csv(arm.folder / "losses.csv", index=False)
-    return ArmLosses(arm.folder)
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda r: r[~((r.seed == 1) & (r.source == "bible"))], "of source 'bible' some of 3 seeds"),
-        (lambda r: r[r.seed != 2], "of source 'bible' some of 3 seeds or a bucket is missing"),
-        (lambda r: r.iloc[:-1], "or a bucket is missing"),
-        (lambda r: r.replace({"source": {"bible": "poems"}}), "of source 'bible' some of 3 seeds"),
+        (lambda r: r[~((r.seed == 1) & (r.source == "bible"))], "source 'bible' some of 3 seeds"),
+        (lambda r: r[r.seed != 2], "source 'bible' some"),
+        (lambda r: r.iloc[:-1], "source .glosses. some of 3 seeds or a bucket is missing"),
+        (lambda r: r.replace({"source": {"bible": "poems"}}), "source 'bible' some of 3 seeds"),
     ],
 )
 def test_losses_that_can_not_be(dense, change, words):
-    """NaN cells once moved a verdict's effect; sums by pandas skip them."""
-    with pytest.raises(UserError, match=r"main/dense/losses\.csv is missing or damaged .*" + words.replace("(", r"\(")):
-        _ = edited(dense, change).losses
+    edit(dense.folder, "losses", "dense", "losses", change)
+    with pytest.raises(UserError, match=rf"losses\.parquet is missing or damaged \(of dense and {words}"):
+        _ = ArmLosses(dense.folder, dense.address).losses
 
 
 def test_a_run_that_diverged_is_known_by_seed_and_step(tmp_path):
-    arm = write_arm(tmp_path / "half" / "stem-full", [4.0, 4.1, 4.2], diverged=(1,))
+    arm = write_arm(tmp_path, "stem-full@half", [4.0, 4.1, 4.2], diverged=(1,))
     assert (arm.seeds, arm.scored, arm.diverged) == ([0, 1, 2], [0, 2], {1: 15})
     assert arm.losses["seed"].unique().tolist() == [0, 2]
     assert np.isfinite(arm.steps["loss"]).sum(axis=1).tolist() == [20, 14, 20]
     with pytest.raises(Unmeasured, match=r"^stem-full@half diverged: the loss of seed 1 is NaN from step 15 on$"):
         arm.whole()
-    other = write_arm(tmp_path / "half" / "dense", [4.0, 4.1, 4.2])
+    other = write_arm(tmp_path, "dense@half", [4.0, 4.1, 4.2])
     with pytest.raises(Unmeasured, match="stem-full@half diverged"):
         paired(other, arm)
-    first = ArmLosses(arm.folder, 1)  # seed 0 alone is whole
+    first = ArmLosses(tmp_path, arm.address, 1)  # seed 0 alone is whole
     assert [losses.scored for losses in paired(other, first)] == [[0], [0]]
 
 
 def test_different_seeds_are_refused(dense, tmp_path):
-    other = write_arm(tmp_path / "other", [4.0, 4.1, 4.2], seeds=(1, 2))
+    other = write_arm(tmp_path, "other", [4.0, 4.1, 4.2], seeds=(1, 2))
     with pytest.raises(UserError, match="different seeds"):
         paired(dense, other)
 
@@ -85,8 +77,8 @@ def test_different_seeds_are_refused(dense, tmp_path):
 @pytest.fixture
 def arms(tmp_path):
     return {
-        "dense": write_arm(tmp_path / "dense", [4.0, 4.1, 4.2], evals=(0.5, 0.0)),
-        "stem-full": write_arm(tmp_path / "stem-full", [3.7, 3.7, 3.9], evals=(0.3, 0.0)),
+        "dense": write_arm(tmp_path, "dense", [4.0, 4.1, 4.2], evals=(0.5, 0.0)),
+        "stem-full": write_arm(tmp_path, "stem-full", [3.7, 3.7, 3.9], evals=(0.3, 0.0)),
     }
 
 
@@ -107,8 +99,8 @@ def test_the_error_between_documents_equals_the_closed_form(arms):
 
 
 def test_arms_with_other_documents_or_marks_are_named(arms, tmp_path):
-    fewer = write_arm(tmp_path / "fewer", [3.7, 3.7, 3.9], documents=30, evals=(0.3, 0.2, 0.0))
-    with pytest.raises(UserError, match=r"dense and .*fewer were scored on different documents; score them anew"):
+    fewer = write_arm(tmp_path, "fewer", [3.7, 3.7, 3.9], documents=30, evals=(0.3, 0.2, 0.0))
+    with pytest.raises(UserError, match=r"dense and fewer were scored on different documents; score them anew"):
         contrast(arms["dense"], fewer, "prose")
     with pytest.raises(UserError, match="different documents"):
         interaction((arms["dense"], arms["stem-full"]), (arms["dense"], fewer), "prose")

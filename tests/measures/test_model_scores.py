@@ -8,47 +8,59 @@ import pytest
 from scipy import stats
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.model_scores import TASKS, ModelScores, mcnemar, over_items
-from stemrepro.verdicts.contrast import logits_of
+from stemrepro.measures import model_scores
+from stemrepro.measures.model_scores import TASKS, mcnemar, over_items
+from stemrepro.measures.scores import Scores
+from stemrepro.verdicts.effect import logits_of
 from tests.conftest import ROOT
 
 
+def choices(model, right):
+    tables = []
+    for task, (_, score) in TASKS.items():
+        table = pd.DataFrame({"item": [f"{task}/{k}" for k in range(10)], "right": 1, "choices": 4})
+        table[["acc", "acc_norm"]] = 0
+        table[score] = [int(k in right) for k in range(10)]
+        tables.append(table.assign(model=model, task=task))
+    return pd.concat(tables, ignore_index=True)
+
+
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def table(monkeypatch):
     """Of ten items dense has six right by either metric, STEM 1/3 the last five of these, STEM full none."""
     monkeypatch.chdir(ROOT)
-    (tmp_path / "scoreboard").mkdir()
-    for model, right in {"dense": range(6), "stem-third": range(1, 6), "stem-full": range(0)}.items():
-        for task, (_, score) in TASKS.items():
-            table = pd.DataFrame({"item": [f"{task}/{k}" for k in range(10)], "right": 1, "choices": 4})
-            table[["acc", "acc_norm"]] = 0
-            table[score] = [int(k in right) for k in range(10)]
-            table.to_parquet(tmp_path / f"scoreboard/{model}.{task}.parquet")
-    return tmp_path
+    right = {"dense": range(6), "stem-third": range(1, 6), "stem-full": range(0)}
+    return pd.concat([choices(model, items) for model, items in right.items()], ignore_index=True)
 
 
-def test_accuracies_are_compared_item_by_item(catalog, folder):
-    measure = ModelScores(Inputs("model_scoreboard", catalog, "smollm2", folder))
-    assert measure.models == ["dense", "stem-full", "stem-third"]
-    for arms, metric, mean in (
-        (("dense", "chance"), "accuracy:mean", 35), (("dense", "stem-third"), "accuracy:mean", 10),
-        (("dense", "stem-full"), "accuracy:boolq", 60), (("dense", "card"), "accuracy:piqa", 60 - 66.3),
+def read(table, catalog, folder):
+    (folder / "scoreboard").mkdir()
+    table.to_parquet(folder / "scoreboard/choices.parquet")
+    return Scores("model_scoreboard", catalog, "smollm2", folder)
+
+
+def test_accuracies_are_compared_item_by_item(table, catalog, tmp_path):
+    scores = read(table, catalog, tmp_path)
+    assert model_scores.models(scores) == ["dense", "stem-full", "stem-third"]
+    for arms, task, mean in (
+        (("dense", "chance"), "mean", 35), (("dense", "stem-third"), "mean", 10),
+        (("dense", "stem-full"), "boolq", 60), (("dense", "card"), "piqa", 60 - 66.3),
     ):  # fmt: skip
-        contrast = measure.contrast(*arms, metric)
-        assert contrast.mean == pytest.approx(mean)
-        assert contrast.over == "groups of items"
-        low, high = contrast.interval(0.05)
+        effect = model_scores.accuracy(scores, *arms, task)
+        assert effect.mean == pytest.approx(mean)
+        assert effect.over == "groups of items"
+        low, high = effect.interval(0.05)
         assert low < mean < high
-    assert measure.discordant("piqa", "stem-third") == (1, 0)
-    assert measure.majority("piqa") == 100
+    assert model_scores.discordant(scores, "piqa", "stem-third") == (1, 0)
+    assert model_scores.most_frequent(model_scores.choices(scores, "dense", "piqa")["right"]) == 100
+    assert model_scores.most_frequent(model_scores.choices(scores, "dense", "piqa")["acc_norm"]) == 60
 
 
-def test_other_items_are_refused(catalog, folder):
-    table = pd.read_parquet(folder / "scoreboard/stem-full.piqa.parquet")
-    table.iloc[::-1].reset_index(drop=True).to_parquet(folder / "scoreboard/stem-full.piqa.parquet")
+def test_other_items_are_refused(table, catalog, tmp_path):
+    others = (table["model"] == "stem-full") & (table["task"] == "piqa")
+    scores = read(pd.concat([table[~others], table[others][::-1]]), catalog, tmp_path)
     with pytest.raises(UserError, match="different items of 'piqa'"):
-        ModelScores(Inputs("model_scoreboard", catalog, "smollm2", folder))
+        model_scores.accuracy(scores, "dense", "stem-full", "piqa")
 
 
 @pytest.mark.parametrize("groups", [400, 100])

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.model_capacity import ModelCapacity
-from stemrepro.measures.model_spread import ModelSpread
+from stemrepro.measures import model_capacity, model_spread
+from stemrepro.measures.scores import Scores
+from stemrepro.verdicts.effect import Unmeasured
 
 LAYERS, GROUPS = 4, 5
 P95 = {
@@ -19,7 +19,7 @@ P95 = {
 }
 
 
-def table(folder, name, rows):
+def write(folder, name, rows):
     folder.mkdir(exist_ok=True)
     pd.DataFrame(rows).to_parquet(folder / f"{name}.parquet")
 
@@ -34,21 +34,21 @@ def spread(catalog, tmp_path):
         for (side, what), p95 in P95.items()
         for group in range(GROUPS) for layer in range(LAYERS) for centred in (False, True)
     ]  # fmt: skip
-    table(tmp_path / "spread", "cosines", rows)
-    table(tmp_path / "spread", "density", rows)
-    return ModelSpread(Inputs("model_spread", catalog, "smollm2", tmp_path))
+    write(tmp_path / "spread", "cosines", rows)
+    return Scores("model_spread", catalog, "smollm2", tmp_path)
 
 
 def test_percentiles_are_compared_by_group_in_all_layers_but_the_first(spread):
-    up = spread.contrast("dense", "rows", "p95:up")
+    up = model_spread.p95(spread, "dense", "rows", "up")
     expected = 0.1 + 0.01 * np.arange(GROUPS)  # layers 1 to 3 are 1 in the mean
     assert up.differences == pytest.approx(expected)
     assert up.over == "groups"
     assert up.interval(0.01) == pytest.approx(stats.t.interval(0.99, GROUPS - 1, expected.mean(), stats.sem(expected)))
-    assert spread.contrast("dense", "rows", "p95:up:centred").mean == pytest.approx(expected.mean() / 2)
-    assert spread.contrast("dense", "rows", "p95:gated").mean == pytest.approx(-0.1 + 0.02)
-    assert spread.contrast("rows", "random", "over:up:centred").mean == pytest.approx(3)
-    assert spread.ranks == {"up": 576, "gated": 1536}
+    assert model_spread.p95(spread, "dense", "rows", "up", centred=True).mean == pytest.approx(expected.mean() / 2)
+    assert model_spread.p95(spread, "dense", "rows", "gated").mean == pytest.approx(-0.1 + 0.02)
+    assert model_spread.over(spread, "rows", "random", "up", centred=True).mean == pytest.approx(3)
+    with pytest.raises(Unmeasured, match="side 'random', what 'gated'"):
+        model_spread.p95(spread, "rows", "random", "gated")
 
 
 @pytest.fixture
@@ -58,30 +58,30 @@ def capacity(catalog, tmp_path):
          "drawn": length // 2, "width": 100, "ffn_width": 300, "layers": 6, "vocab": 1000}
         for k in range(4) for length in (128, 2048) if k < 3 or length == 128
     ]  # fmt: skip
-    table(tmp_path / "capacity", "counts", counts)
-    for model, gain in (("dense", 0.3), ("third", 0.2), ("full", 0.05)):
-        losses = [
-            {"model": model, "document": k, "source": "plays", "context": context,
-             "nats": 4 - (gain + 0.01 * k * (model == "full")) * np.log2(context / 128)}
-            for k in range(4) for context in (128, 512, 2048)
-        ]  # fmt: skip
-        table(tmp_path / "capacity", f"losses-{model}", losses)
-    return ModelCapacity(Inputs("model_capacity", catalog, "smollm2", tmp_path))
+    write(tmp_path / "capacity", "counts", counts)
+    losses = [
+        {"model": model, "document": k, "source": "plays", "context": context,
+         "nats": 4 - (gain + 0.01 * k * (model == "full")) * np.log2(context / 128)}
+        for model, gain in (("dense", 0.3), ("third", 0.2), ("full", 0.05)) for k in range(4)
+        for context in (128, 512, 2048)
+    ]  # fmt: skip
+    write(tmp_path / "capacity", "losses", losses)
+    return Scores("model_capacity", catalog, "smollm2", tmp_path)
 
 
 def test_rows_touched_are_over_the_matrix_and_under_what_is_drawn(capacity):
-    touched = capacity.contrast("stem", "dense", "touched:2048")
+    touched = model_capacity.touched(capacity, "stem", "dense", 2048)
     assert touched.differences == pytest.approx([4.12, 4.22, 4.32])  # 512, 522, 532 rows against a width of 100
     assert touched.over == "documents"
-    assert capacity.contrast("drawn", "stem", "repeated:2048").mean == pytest.approx(1 - 522 / 1024)
+    assert model_capacity.repeated(capacity, "drawn", "stem", 2048).mean == pytest.approx(1 - 522 / 1024)
 
 
 def test_worth_is_the_fall_of_the_loss_from_the_shortest_to_the_longest_context(capacity):
-    assert capacity.worth("dense", 512).tolist() == pytest.approx([0.6] * 4)
-    assert capacity.contrast("third", "dense", "worth").mean == pytest.approx(-0.4)
-    full = capacity.contrast("full", "dense", "worth")
+    assert model_capacity.worth_of(capacity, "dense", 512).tolist() == pytest.approx([0.6] * 4)
+    assert model_capacity.worth(capacity, "third", "dense").mean == pytest.approx(-0.4)
+    full = model_capacity.worth(capacity, "full", "dense")
     assert full.differences == pytest.approx([-1.0, -0.96, -0.92, -0.88])
     assert full.over == "documents"
-    assert capacity.untestable("worth", "full-reads") is None
-    capacity.losses["full"] += 10
-    assert "6.9" in capacity.untestable("worth", "full-reads")
+    assert model_capacity.full_reads(capacity) is None
+    model_capacity.losses(capacity, "full").iloc[:] += 10
+    assert "6.9" in model_capacity.full_reads(capacity)

@@ -1,40 +1,47 @@
 """Metrics of needles, on made-up counts."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.needle import Needle
-from tests.made_up import write_summary
+from stemrepro.measures.needle import anew, chosen, dense_finds, generated, growth
+from stemrepro.measures.scores import Scores
+from tests.made_up import write_scores
 
 LENGTHS, DEPTHS = (64, 128, 256, 512), (0, 0.25, 0.5, 0.75, 1)
 
 
-def write(folder, variant, arm, points, seeds=(0, 1, 2)):
+def write(folder, address, points, seeds=(0, 1, 2)):
     """An arm that finds points[k] of 100 needles at the k-th length, and half of them by generation.
 
     It finds the seed's number more, and 4 more or fewer by depth.
     """
-    place = folder / "haystack" / variant / arm
-    write_summary(place, len(seeds))
     rows = [
-        {"length": length, "depth": depth, "rows": 200, "chosen": 2 * right + seed + way, "generated": right,
-         "other": 3, "nats": 1.0, "seed": seed}
+        {
+            "length": length,
+            "depth": depth,
+            "rows": 200,
+            "chosen": 2 * right + seed + way,
+            "generated": right,
+            "other": 3,
+            "nats": 1.0,
+            "seed": seed,
+        }
         for seed in seeds
         for length, right in zip(LENGTHS, points, strict=True)
         for depth, way in zip(DEPTHS, (-8, -4, 0, 4, 8), strict=True)
-    ]  # fmt: skip
-    pd.DataFrame(rows).to_csv(place / "haystack.csv", index=False)
+    ]
+    write_scores(folder, "haystack", address, len(seeds), {"haystack": pd.DataFrame(rows)})
 
 
 @pytest.fixture
-def measure(catalog, tmp_path):
-    write(tmp_path, "main", "dense", (90, 50, 20, 5))
-    write(tmp_path, "main", "stem-third", (92, 40, 10, 5))
-    write(tmp_path, "longer", "dense", (90, 88, 70, 30))
-    write(tmp_path, "longer", "stem-third", (94, 90, 84, 20))
-    write(tmp_path, "longer-anew", "stem-third", (94, 90, 75, 20))
-    return Needle(Inputs("needle", catalog, "needle", tmp_path))
+def scores(catalog, tmp_path):
+    write(tmp_path, "dense", (90, 50, 20, 5))
+    write(tmp_path, "stem-third", (92, 40, 10, 5))
+    write(tmp_path, "dense@longer", (90, 88, 70, 30))
+    write(tmp_path, "stem-third@longer", (94, 90, 84, 20))
+    write(tmp_path, "stem-third@longer-anew", (94, 90, 75, 20))
+    return Scores("needle", catalog, "needle", tmp_path)
 
 
 @pytest.mark.parametrize("variant", ["longer", "longer-anew"])
@@ -46,10 +53,17 @@ def test_documents_see_each_other_before_the_extension_alone(catalog, variant):
     assert catalog.variant("half").at(scale).model.document_mask is False
 
 
-def test_dense_must_find_where_it_was_trained_to(measure, catalog, tmp_path):
-    assert measure.untestable("chosen:64", "dense-finds") is None
-    write(tmp_path, "main", "dense", (70, 50, 20, 5))
-    poor = Needle(Inputs("needle", catalog, "needle", tmp_path))
-    assert poor.untestable("chosen:64", "dense-finds") == (
-        "dense finds 69.2 to 71.7% (95%) of the needles in 64 tokens; 80 are needed"
-    )
+def test_leads_are_points_of_the_needles_of_a_length(scores):
+    pair = ("stem-third", "dense")
+    np.testing.assert_allclose(chosen(scores, *pair, 256).differences, -10)
+    np.testing.assert_allclose(chosen(scores, *pair, 256, at="longer").differences, 14)
+    np.testing.assert_allclose(generated(scores, *pair, 256, at="longer").differences, 7)
+    np.testing.assert_allclose(growth(scores, *pair).differences, 14 - 4)
+    np.testing.assert_allclose(anew(scores, *pair, 256).differences, 84 - 75)
+
+
+def test_dense_must_find_where_it_was_trained_to(scores, catalog, tmp_path):
+    assert dense_finds(scores) is None
+    write(tmp_path, "dense", (70, 50, 20, 5))
+    poor = Scores("needle", catalog, "needle", tmp_path)
+    assert dense_finds(poor) == "dense finds 69.2 to 71.7% (95%) of the needles in 64 tokens; 80 are needed"

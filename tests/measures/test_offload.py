@@ -8,21 +8,21 @@ import pytest
 
 from stemrepro.config.scale import Shape
 from stemrepro.measures.costs import dense_and_stem
-from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.offload import (
     HOMES,
     PREFILL,
     PROMPT,
     Home,
-    Offload,
     Pass,
-    decode,
+    decoding,
     dense_seconds,
     device_bytes,
+    fetched,
     layer_seconds,
     model_seconds,
-)  # fmt: skip
+)
 from stemrepro.measures.offload_rates import DEVICES
+from stemrepro.measures.text import TextCounts
 from stemrepro.model.cost import decode_bytes, flops_per_token, parameter_counts
 
 SHAPE = Shape(vocab=97, width=24, layers=6, heads=4, kv_heads=2, ffn_width=40, sequence=16)
@@ -32,7 +32,7 @@ READS = replace(DEVICE, flops=np.inf)
 
 
 @pytest.fixture
-def offload(tmp_path, catalog):
+def counts(tmp_path):
     """Two sources: all tokens distinct, and half of them from 64 on; caches that serve 20% and 60% of a chunk's."""
     text = tmp_path / "text"
     text.mkdir()
@@ -46,14 +46,14 @@ def offload(tmp_path, catalog):
          "stretch": 0, "hit_rate": rate}
         for source in ("all", "half") for share, rate in ((1 / 32, 0.2), (1 / 10, 0.6))
     ]).to_csv(text / "cache.csv", index=False)  # fmt: skip
-    return Offload(Inputs("table_offload", catalog, "laptop", tmp_path))
+    return TextCounts(text)
 
 
-def test_rows_that_are_brought(offload):
-    assert offload.fetched(PREFILL, HOMES["ahead"]) == 512
-    assert offload.fetched(PREFILL, HOMES["ahead, distinct"]) == 512 * 0.75
-    assert offload.fetched(PREFILL, HOMES["ahead, distinct, cache of 1/10"]) == pytest.approx(512 * 0.75 * 0.4)
-    assert offload.fetched(decode(8), HOMES["ahead, distinct"]) == 8  # the only token of each sequence
+def test_rows_that_are_brought(counts):
+    assert fetched(counts, PREFILL, HOMES["ahead"]) == 512
+    assert fetched(counts, PREFILL, HOMES["ahead, distinct"]) == 512 * 0.75
+    assert fetched(counts, PREFILL, HOMES["ahead, distinct, cache of 1/10"]) == pytest.approx(512 * 0.75 * 0.4)
+    assert fetched(counts, decoding(8), HOMES["ahead, distinct"]) == 8  # the only token of each sequence
 
 
 def test_dense_time_is_that_of_all_products_or_of_all_bytes():
@@ -61,7 +61,7 @@ def test_dense_time_is_that_of_all_products_or_of_all_bytes():
     dense, _ = dense_and_stem(SHAPE, "third")
     products = 16 * (flops_per_token(dense, 16) - 2 * 24 * 97) + 2 * 2 * 24 * 97  # logits of the last token alone
     assert dense_seconds(SHAPE, [work], COMPUTES) == pytest.approx(products / DEVICE.flops)
-    one = decode(3)
+    one = decoding(3)
     read = decode_bytes(dense, one.context, 3) - 2 * (3 * 24 + 24)  # but embeddings of three tokens and the last norm
     assert dense_seconds(SHAPE, [one], READS) == pytest.approx(read / DEVICE.memory)
 

@@ -6,18 +6,20 @@ import pandas as pd
 import pytest
 
 from stemrepro.config.scale import Shape
+from stemrepro.measures import offload
 from stemrepro.measures.costs import dense_and_stem
-from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.offload import STEP, Offload
+from stemrepro.measures.offload import STEP
 from stemrepro.measures.offload_rates import DEVICES
 from stemrepro.measures.offload_training import Rows, from_host
+from stemrepro.measures.scores import Scores
+from stemrepro.measures.text import text_counts
 from stemrepro.model.cost import flops_per_token
-from stemrepro.verdicts.contrast import Unmeasured
+from stemrepro.verdicts.effect import Untested
 
 SHAPE = Shape(vocab=97, width=24, layers=6, heads=4, kv_heads=2, ffn_width=40, sequence=16)
 DEVICE = replace(DEVICES["h100-pcie-5"], flops=1e6, link=1e3, update=1e2, memory=1e4, latency=0.5, gather=5e2)
 ROWS = Rows(distinct=10.0, new=0.6)
-SHAPE_OF = "training:llama-3.2-1b:third"
+ASKED = ("llama-3.2-1b", "third", "h100-pcie-5")
 
 
 def compute():
@@ -37,29 +39,25 @@ def test_parts_of_a_step_with_two_tables():
 
 
 @pytest.fixture
-def offload(tmp_path, catalog):
+def scores(tmp_path, catalog):
     """One source: 100 distinct tokens in a step, 150 in two."""
     (tmp_path / "text").mkdir()
     pd.DataFrame([
         {"vocab": 500, "source": "one", "window": window, "length": n, "distinct": count}
         for window in (0, 1) for n, count in ((STEP, 100), (2 * STEP, 150))
     ]).to_csv(tmp_path / "text/distinct.csv", index=False)  # fmt: skip
-    return Offload(Inputs("table_offload", catalog, "laptop", tmp_path))
+    return Scores("table_offload", catalog, "laptop", tmp_path)
 
 
-def test_a_text_that_is_not_counted_far_enough_tests_no_step(offload, tmp_path):
+def test_a_text_that_is_not_counted_far_enough_tests_no_step(scores, tmp_path, catalog):
     """Up to one step's tokens; the figure takes the longest that are counted with those after them."""
-    metric = f"{SHAPE_OF}:h100-pcie-5"
-    assert offload.untestable(metric, "none") is None
-    assert offload.steps() == [STEP]
+    assert offload.steps(text_counts(scores)) == [STEP]
+    assert 0 < offload.training(scores, *ASKED) < offload.training_asked(scores, *ASKED)
     path = tmp_path / "text/distinct.csv"
     rows = pd.read_csv(path)
     pd.concat([rows[rows.length == STEP], rows.assign(length=rows.length // 64)]).to_csv(path, index=False)
-    short = Offload(offload.inputs)
-    assert short.steps() == [STEP // 64]
-    assert (
-        short.untestable(metric, "none") == "the scale's text isn't counted up to 32,768 tokens, two steps' of 16,384"
-    )
-    assert short.untestable("prefill:llama-3.2-1b:third:h100-pcie-5", "none") is None
-    with pytest.raises(Unmeasured, match="isn't counted up to 32,768"):
-        short.value(metric)
+    short = Scores("table_offload", catalog, "laptop", tmp_path)
+    assert offload.steps(text_counts(short)) == [STEP // 64]
+    assert offload.prefill_asked(short, *ASKED) > 0
+    with pytest.raises(Untested, match="isn't counted up to 32,768 tokens, two steps' of 16,384"):
+        offload.training(short, *ASKED)

@@ -5,45 +5,44 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from stemrepro.measures.conversion import Conversion
-from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.model_edits import ModelEdits, over_countries
-from stemrepro.measures.premise import WHAT, Premise
-from stemrepro.verdicts.contrast import jackknife
+from stemrepro.measures import conversion, model_edits, premise
+from stemrepro.measures.model_edits import over_countries
+from stemrepro.measures.premise import WHAT
+from stemrepro.measures.scores import Scores
+from stemrepro.verdicts.effect import Unmeasured, jackknife
 
 LAYERS, SEQUENCES = 6, 5
 
 
-@pytest.fixture
-def premise(catalog, tmp_path):
-    """Rows explain 90% less 10 points a layer of W_u x, and half of that of all else."""
-    folder = tmp_path / "premise"
+def write(folder, **tables):
     folder.mkdir()
-    rows = [
+    for name, rows in tables.items():
+        pd.DataFrame(rows).to_parquet(folder / f"{name.replace('_', '-')}.parquet")
+
+
+def test_shares_are_means_over_layers(catalog, tmp_path):
+    """Rows explain 90% less 10 points a layer of W_u x, and half of that of all else; of half the text nothing."""
+    shares = [
         {"budget": budget, "layer": layer, "what": what, "address": "token", "sequence": sequence, "source": "plays",
-         "total": 1.0 + sequence,
-         "left": (1.0 + sequence) * (1 - (0.9 - 0.1 * layer) * (1 if what == "W_u x" else 0.5))}
+         "total": (total := 1.0 + sequence),
+         "left": total * (1 - (budget == 200) * (0.9 - 0.1 * layer) * (1 if what == "W_u x" else 0.5))}
         for budget in (100, 200) for layer in range(LAYERS) for what in WHAT.values() for sequence in range(SEQUENCES)
     ]  # fmt: skip
-    for budget, part in pd.DataFrame(rows).groupby("budget"):
-        part.to_parquet(folder / f"shares-{budget}.parquet")
     costs = [
         {"layer": layer, "sequence": k, "source": "plays", "tokens": 10, "nats": 20 + k + layer, "dense": 20 + k,
          "kl": 1}
         for layer in range(LAYERS) for k in range(SEQUENCES)
     ]  # fmt: skip
-    pd.DataFrame(costs).to_parquet(folder / "costs.parquet")
-    return Premise(Inputs("premise", catalog, "smollm2", tmp_path))
-
-
-def test_shares_are_means_over_layers(premise):
-    assert premise.contrast("token", "half", "explained:up:third").mean == pytest.approx(
-        (80 + 50) / 2 - 50
-    )  # layers 1, 4
-    assert premise.contrast("token", "token", "over-gate:third").mean == pytest.approx((80 + 50) / 4)
-    assert premise.contrast("token", "token", "falls:up").mean == pytest.approx((90 + 80) / 2 - (50 + 40) / 2)
-    assert premise.contrast("token", "dense", "cost:full").mean == pytest.approx(np.mean([1, 2, 3, 4, 5]) / 10)
-    assert premise.contrast("token", "dense", "cost:full").over == "sequences"
+    write(tmp_path / "premise", shares=shares, costs=costs)
+    scores = Scores("premise", catalog, "smollm2", tmp_path)
+    third = premise.explained(scores, "token", "half", "up", "third")  # layers 1 and 4
+    assert third.mean == pytest.approx((80 + 50) / 2 - 50)
+    assert premise.over_gate(scores, "token", "token", "third").mean == pytest.approx((80 + 50) / 4)
+    assert premise.falls(scores, "token", "token", "up").mean == pytest.approx((90 + 80) / 2 - (50 + 40) / 2)
+    assert premise.share(scores, "up", "token", [0], 100).mean == pytest.approx(0)
+    cost = premise.cost(scores, "token", "dense", "full")
+    assert cost.mean == pytest.approx(np.mean([1, 2, 3, 4, 5]) / 10)
+    assert cost.over == "sequences"
 
 
 def test_a_jackknife_of_means_is_the_t_interval():
@@ -70,8 +69,6 @@ def test_pairs_are_left_out_by_country():
 
 
 def test_edits_are_compared_pair_by_pair(catalog, tmp_path):
-    folder = tmp_path / "edits"
-    folder.mkdir()
     names = [(a, b) for a in "abcd" for b in "abcd" if a != b]
     rates = {
         ("rows", "full"): 9,
@@ -80,52 +77,55 @@ def test_edits_are_compared_pair_by_pair(catalog, tmp_path):
         ("patched", "full"): 6,
         ("input", "all"): 12,
     }
-    rows = [
+    edits = [
         {"relation": "capital", "model": "published", "method": method, "layers": layers, "source": a, "target": b,
          "success": int(number < count), "kept": 0, "new": 0.0, "old": 0.0}
         for (method, layers), count in rates.items() for number, (a, b) in enumerate(names)
     ]  # fmt: skip
-    pd.DataFrame(rows).to_parquet(folder / "edits-capital.parquet")
-    pd.DataFrame({"said": ["before"]}).to_parquet(folder / "examples.parquet")
     harm = [("all", 0, 10, 21, 20), ("all", 0, 10, 22, 20), ("all", 1, 20, 41, 40)]
-    columns = ["layers", "sequence", "tokens", "nats", "dense"]
-    pd.DataFrame(harm, columns=columns).to_parquet(folder / "damage.parquet")
-    measure = ModelEdits(Inputs("model_editing", catalog, "smollm2", tmp_path))
-    for arms, metric, mean in (
-        (("rows", "chance"), "success:full", 50), (("patched", "rows"), "success:full", -25),
-        (("rows", "input"), "over-input:full", -25), (("rows", "rows"), "layers:all>full", 25),
-    ):  # fmt: skip
-        contrast = measure.contrast(*arms, metric)
-        whole = measure.of(arms[0], "all" if ">" in metric else "full").mean()
-        assert 0 <= whole <= 100
-        assert contrast.mean == pytest.approx(mean)
-    assert measure.contrast("rows", "dense", "damage:all").mean == pytest.approx((1 + 2 + 1) / (10 + 10 + 20))
+    damage = pd.DataFrame(harm, columns=["layers", "sequence", "tokens", "nats", "dense"])
+    write(tmp_path / "edits", edits=edits, damage=damage)
+    scores = Scores("model_editing", catalog, "smollm2", tmp_path)
+    for effect, mean in (
+        (model_edits.success(scores, "rows", "chance", "full"), 50),
+        (model_edits.success(scores, "patched", "rows", "full"), -25),
+        (model_edits.over_input(scores, "rows", "input", "full"), -25),
+        (model_edits.layers(scores, "rows", "rows", "all", "full"), 25),
+    ):
+        assert effect.mean == pytest.approx(mean)
+    harm = model_edits.damage(scores, "rows", "dense", "all")
+    assert harm.mean == pytest.approx((1 + 2 + 1) / (10 + 10 + 20))
 
 
 def test_a_conversion_is_what_it_costs_and_what_training_gives_back(catalog, tmp_path):
-    folder, text = tmp_path / "conversion", {"sequence": [0, 1], "source": "plays", "tokens": [10, 30]}
-    folder.mkdir()
+    text = {"sequence": [0, 1], "source": "plays", "tokens": [10, 30]}
 
-    def losses(nats, **about):
-        return pd.DataFrame(text | {"nats": nats}).assign(**about)
+    def losses(nats, *names):
+        return pd.concat(
+            pd.DataFrame(text | {"nats": value}).assign(**dict(zip(names, place, strict=True)))
+            for place, value in nats.items()
+        )
 
     once = {("none", "dense"): [20, 60], ("third", "rows"): [30, 90], ("third", "one-row"): [60, 140],
             ("early", "rows"): [50, 90], ("late", "rows"): [30, 70]}  # fmt: skip
-    tables = [losses(nats, placement=placement, kind=kind) for (placement, kind), nats in once.items()]
-    pd.concat(tables).to_parquet(folder / "at-once.parquet")
-    prior = {("linear", 2.0): [30, 90], ("mean", 2.0): [32, 92]}
-    pd.concat(losses(nats, placement="third", prior=name, few=few) for (name, few), nats in prior.items()).to_parquet(
-        folder / "priors.parquet"
-    )
+    priors = {("third", "linear", 2.0): [30, 90], ("third", "mean", 2.0): [32, 92]}
     after = {("dense", 0): [20, 60], ("third", 0): [30, 90], ("dense", 8): [18, 58], ("third", 8): [20, 66]}
-    pd.concat(losses(nats, arm=arm, step=step) for (arm, step), nats in after.items()).to_parquet(
-        folder / "trained-all.parquet"
+    write(
+        tmp_path / "conversion",
+        at_once=losses(once, "placement", "kind"),
+        priors=losses(priors, "placement", "prior", "few"),
+        trained=losses(after, "arm", "step"),
     )
-    measure = Conversion(Inputs("conversion", catalog, "smollm2", tmp_path))
-    assert measure.cost("third").mean == pytest.approx((10 + 30) / 40)
-    assert measure.contrast("one-row", "rows", "loss:third").mean == pytest.approx((30 + 50) / 40)
-    assert measure.contrast("rows", "rows", "layers:early>late").mean == pytest.approx((20 + 20) / 40)
-    assert measure.contrast("third", "dense", "trained").mean == pytest.approx((2 + 8) / 40)
-    assert measure.contrast("third", "half", "given-back").mean == pytest.approx(100 * (1 - 10 / 40) - 50)
-    assert measure.prior("third", "mean", 2.0).mean == pytest.approx(4 / 40)
-    assert measure.gain(8).mean == pytest.approx(4 / 40)
+    scores = Scores("conversion", catalog, "smollm2", tmp_path)
+    for effect, mean in (
+        (conversion.cost(scores, "third"), (10 + 30) / 40),
+        (conversion.loss(scores, "one-row", "rows", "third"), (30 + 50) / 40),
+        (conversion.layers(scores, "rows", "rows", "early", "late"), (20 + 20) / 40),
+        (conversion.trained(scores, "third", "dense"), (2 + 8) / 40),
+        (conversion.given_back(scores, "third", "half"), 100 * (1 - 10 / 40) - 50),
+        (conversion.of_prior(scores, "third", "mean", 2.0), 4 / 40),
+        (conversion.gain(scores, 8), 4 / 40),
+    ):
+        assert effect.mean == pytest.approx(mean)
+    with pytest.raises(Unmeasured, match="kind 'no-ffn'"):
+        conversion.loss(scores, "no-ffn", "rows", "third")

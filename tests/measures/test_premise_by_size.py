@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from stemrepro.common.errors import UserError
-from stemrepro.measures.inputs import Inputs
+from stemrepro.measures import premise_by_size
 from stemrepro.measures.premise import WHAT
-from stemrepro.measures.premise_by_size import PremiseBySize
+from stemrepro.measures.scores import Scores
+from stemrepro.verdicts.effect import Unmeasured
 from tests.conftest import ROOT
 
 LEVEL = {"main": 80, "quarter": 90, "double": 70, "double-quarter": 85, "fourfold": 60, "fourfold-quarter": 75}
@@ -19,7 +19,7 @@ NOISE = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
 
 
 @pytest.fixture
-def measure(catalog, tmp_path):
+def scores(catalog, tmp_path):
     """A token explains LEVEL% of W_u x in layer 1 and 2 points less in each further one, and half of that of W_g x."""
     folder = tmp_path / "sizes"
     (folder / "sizes").mkdir(parents=True)
@@ -30,41 +30,39 @@ def measure(catalog, tmp_path):
         for what in (WHAT["up"], WHAT["gate"]) for address in ("token", "limit")
     ]  # fmt: skip
     pd.DataFrame(rows).sample(frac=1, random_state=0).to_parquet(folder / "sizes/shares.parquet")
-    return PremiseBySize(Inputs("premise_by_size", catalog, "sizes", folder))
+    return Scores("premise_by_size", catalog, "sizes", folder)
 
 
-def test_shares_are_means_over_layers_by_seed(measure):
-    half = measure.contrast("dense", "dense", "explained:up:third@fourfold")  # layers 1 and 4
+def test_shares_are_means_over_layers_by_seed(scores):
+    half = premise_by_size.explained(scores, "dense", "dense", "up", "third", at="fourfold")  # layers 1 and 4
     assert half.differences == pytest.approx(60 + NOISE - 3 - 50)
-    assert measure.contrast("dense", "dense", "explained:gate:full").mean == pytest.approx((80 - 4) / 2 - 50)
-    lost = measure.contrast("dense", "dense", "lost:up:full@fourfold-quarter>fourfold")
+    gate = premise_by_size.explained(scores, "dense", "dense", "gate", "full")
+    assert gate.mean == pytest.approx((80 - 4) / 2 - 50)
+    lost = premise_by_size.lost(scores, "dense", "dense", "up", "full", at="fourfold-quarter", over="fourfold")
     assert (lost.mean, lost.paired) == (pytest.approx(15), False)
     error = np.sqrt(2 * np.var(NOISE, ddof=1) / 5)
     wanted = 15 + stats.t.ppf([0.005, 0.995], 8) * error
     assert lost.interval(0.01) == pytest.approx(wanted)
-    assert measure.contrast("dense", "dense", "lost:up:full@main>fourfold").mean == pytest.approx(20)
-    with pytest.raises(UserError, match=r"shares\.parquet"):
-        measure.explained("width-16")
+    with pytest.raises(Unmeasured, match=r"shares\.parquet has nothing of variant 'width-16'"):
+        premise_by_size.shares(scores, "width-16")
 
 
-def test_the_figure_has_all_sizes_and_the_published_model(measure, monkeypatch):
+def test_the_figure_has_all_sizes_and_the_published_model(scores):
     mpl.rcdefaults()
-    premise = measure.inputs.folder.parent / "smollm2/premise"
+    premise = scores.folder.parent / "smollm2/premise"
     premise.mkdir(parents=True)
-    assert measure.published == []
-    del measure.published
+    assert premise_by_size.published(scores) == []
     about = {"budget": 9, "what": WHAT["up"], "address": "limit", "source": "plays", "total": 4.0}
     shares = [about | {"layer": layer, "sequence": n, "left": 1.0 + layer} for layer in range(3) for n in range(4)]
-    pd.DataFrame(shares).to_parquet(premise / "shares-9.parquet")
-    pd.DataFrame({"layer": [0]}).to_parquet(premise / "costs.parquet")
+    pd.DataFrame(shares).to_parquet(premise / "shares.parquet")
     spec = importlib.util.spec_from_file_location("drawn", ROOT / "analysis/premise_by_size.py")
     drawn = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(drawn)
-    data = drawn.collect(measure)
+    data = drawn.collect(scores)
     assert data[data["what"] == "up, limit, published"]["value"].tolist() == pytest.approx([75, 50, 25])
     budget = data[data["panel"] == "by budget"].set_index(["what", "x"])["value"]
     assert budget["width 128", 819_200] == pytest.approx(60 - 4)
     assert budget["width 32", 204_800] == pytest.approx(90 - 4)
-    figure = drawn.draw(data, measure)
+    figure = drawn.draw(data, scores)
     named = {text.get_text() for text in figure.axes[0].get_legend().get_texts()}
     assert named == {"width 32", "width 64", "width 128", "SmolLM2-135M-Instruct, 4 bits"}

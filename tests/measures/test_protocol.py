@@ -4,33 +4,38 @@ import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.address import Address
-from stemrepro.measures.base import measured
-from stemrepro.measures.inputs import Inputs
-from tests.made_up import write_summary
+from stemrepro.measures.protocol import check_one_plan
+from stemrepro.measures.scores import Scores
+from tests.made_up import made, write_many, write_scores
 
 PLAN = {"tokens of training": 409600, "start of the embeddings": "a", "settings of scoring": "b"}
 
 
-def write(inputs: Inputs, address: str, part: str = "losses", factor: float = 1.0, **more: object) -> None:
-    """An arm's summary at a variant, and as many steps of training as the variant plans, times `factor`."""
-    place = Address.parse(address)
-    folder, at = inputs.folder / part / place.path, inputs.catalog.variant(place.variant).at(inputs.scale)
-    extends = inputs.catalog.variant(place.variant).extends
-    about = {"data_hash": "d of mid" if extends and extends.text == "mid" else "d"}
-    if part == "losses":
-        about["steps"] = round(factor * at.training.tokens / (at.training.batch * at.model.sequence))
-        about["seed_numbers"] = list(range(5))
-    write_summary(folder, 5, **about | more)
+def about(scores: Scores, address: Address, kind: str = "losses", factor: float = 1.0, **more: object) -> dict:
+    """What is known of an arm's scores, with as many steps of training as the variant plans, times `factor`."""
+    variant = scores.catalog.variant(address.variant)
+    at, extends = variant.at(scores.scale), variant.extends
+    told = {"data_hash": "d of mid" if extends and extends.text == "mid" else "d"}
+    if kind == "losses":
+        told["steps"] = round(factor * at.training.tokens / (at.training.batch * at.model.sequence))
+    return told | more
 
 
-def made_up(catalog, tmp_path, recipe: str, **more: object) -> Inputs:
+def write(scores: Scores, address: str, kind: str = "losses", **fields: object) -> None:
+    """Other protocol of an arm; the fields are those of `about`."""
+    write_scores(scores.folder, kind, address, 5, **about(scores, Address.parse(address), kind, **fields))
+
+
+def made_up(catalog, tmp_path, recipe: str, **more: object) -> Scores:
     """All scores of a recipe, of one plan."""
-    inputs = Inputs(recipe, catalog, "laptop", tmp_path / "scores/laptop")
-    for address, parts in inputs.recipe.scored().items():
-        for part in parts:
-            write(inputs, str(address), part, **more)
-    measured(inputs)
-    return inputs
+    scores, by_kind = made(catalog, recipe, tmp_path), {}
+    for address, kinds in scores.recipe.scored().items():
+        for kind in kinds:
+            by_kind.setdefault(kind, {})[str(address)] = (5, {}, about(scores, address, kind, **more))
+    for kind, arms in by_kind.items():
+        write_many(tmp_path, kind, arms)
+    check_one_plan(scores)
+    return scores
 
 
 @pytest.mark.parametrize("plan", [{}, {"plan": PLAN}])
@@ -60,17 +65,17 @@ def made_up(catalog, tmp_path, recipe: str, **more: object) -> Inputs:
     ],
 )  # fmt: skip
 def test_text_and_budget_of_scores_with_and_without_a_plan(catalog, tmp_path, plan, recipe, changed, words):
-    inputs = made_up(catalog, tmp_path, recipe, **plan)
-    for address, part, more in changed:
-        write(inputs, address, part, **plan | more)
+    scores = made_up(catalog, tmp_path, recipe, **plan)
+    for address, kind, more in changed:
+        write(scores, address, kind, **plan | more)
     with pytest.raises(UserError, match=words) as error:
-        measured(inputs)
+        check_one_plan(scores)
     assert "are of two plans and can't be compared" in str(error.value)
     assert str(error.value).endswith("run 'make reproduce SCALE=laptop'")
 
 
 @pytest.mark.parametrize(
-    ("address", "part", "what", "refused"),
+    ("address", "kind", "what", "refused"),
     [
         ("stem-full", "losses", "tokens of training", True),
         ("stem-full", "losses", "settings of scoring", True),
@@ -80,21 +85,21 @@ def test_text_and_budget_of_scores_with_and_without_a_plan(catalog, tmp_path, pl
         ("stem-full@own-rate", "losses", "tokens of training", True),
     ],
 )
-def test_settings_that_arms_share(catalog, tmp_path, address, part, what, refused):
-    inputs = made_up(catalog, tmp_path, "ablation_graveyard", plan=PLAN)
-    write(inputs, address, part, plan=PLAN | {what: "other"})
+def test_settings_that_arms_share(catalog, tmp_path, address, kind, what, refused):
+    scores = made_up(catalog, tmp_path, "ablation_graveyard", plan=PLAN)
+    write(scores, address, kind, plan=PLAN | {what: "other"})
     if refused:
         with pytest.raises(UserError, match=rf"losses of {address} at scale .*\({what}: .* and other\)"):
-            measured(inputs)
+            check_one_plan(scores)
     else:
-        measured(inputs)
+        check_one_plan(scores)
 
 
 def test_an_arm_of_another_shape_may_differ_in_width(catalog, tmp_path):
-    inputs = made_up(catalog, tmp_path, "size_ladder", plan=PLAN | {"settings of training": "c"})
+    scores = made_up(catalog, tmp_path, "size_ladder", plan=PLAN | {"settings of training": "c"})
     wider = {"plan": PLAN | {"settings of training": "of its width", "start of the embeddings": "of its width"}}
-    write(inputs, "dense-equal-size", **wider)
-    measured(inputs)
-    write(inputs, "input-add", **wider)
+    write(scores, "dense-equal-size", **wider)
+    check_one_plan(scores)
+    write(scores, "input-add", **wider)
     with pytest.raises(UserError, match=r"settings of training|start of the embeddings"):
-        measured(inputs)
+        check_one_plan(scores)

@@ -1,39 +1,50 @@
-"""Readers of score files: what is missing, cut off or not finite is named."""
-
-import json
-import shutil
+"""Readers of an arm's tables and of studies: what is missing, cut off or not finite is named."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures.capacity import ArmCapacity
-from stemrepro.measures.knowledge import ArmEdits, ArmFacts
-from stemrepro.measures.losses import ArmLosses
-from stemrepro.measures.needle import ArmHaystack
-from stemrepro.measures.reading import ArmScores, read_csv, read_npz, read_summary
-from stemrepro.measures.recall import ArmRecall
-from tests.conftest import ROOT
-
-SCORES = ROOT / "scores"
+from stemrepro.measures.reading import ArmScores, array, difference, read_csv, read_table
+from stemrepro.verdicts.effect import Unmeasured
+from tests.made_up import edit, grid, write_scores
 
 
-def test_an_array_that_is_not_what_it_must_be_is_named(tmp_path):
-    path, arrays = tmp_path / "a.npz", {"seeds": np.arange(3), "loss": np.ones(3), "gap": np.array([1.0, np.nan, 1.0])}
-    np.savez(path, **arrays)
-    assert read_npz(path, "seeds", "loss", seeds=3)["loss"].tolist() == [1, 1, 1]
-    assert np.isnan(read_npz(path, "gap", gaps=True)["gap"][1])
-    for names, seeds, words in (
-        (("loss", "nats"), None, "no array 'nats'"),
-        (("gap",), None, "'gap' holds a number that is not finite"),
-        (("seeds",), 5, r"it has 3 seeds, summary\.json 5"),
-    ):
-        with pytest.raises(UserError, match=rf"a\.npz is missing or damaged \({words}"):
-            read_npz(path, *names, seeds=seeds)
-    path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(UserError, match=r"a\.npz is missing or damaged"):
-        read_npz(path, "loss")
+class ArmRecall(ArmScores):
+    kind = "recall"
+
+
+@pytest.fixture
+def arm(tmp_path):
+    """Two seeds, two numbers of pairs."""
+    lines = grid(seed=[0, 1], pairs=[1, 4]).assign(length=8, queries=4, right=[4, 3, 2, 1])
+    lines = lines.assign(first_queries=0, first_right=0)
+    return ArmRecall(tmp_path, write_scores(tmp_path, "recall", "dense@half", 2, {"recall": lines}))
+
+
+def test_an_arm_s_lines_are_an_array_by_its_axes(arm):
+    right = array(arm.by_seed("recall"), "right", "seed", "pairs")
+    assert right.tolist() == [[4, 3], [2, 1]]
+    assert arm.summary["seeds"] == 2
+    with pytest.raises(UserError, match="'right' has 4 lines; by seed there should be 2"):
+        array(arm.by_seed("recall"), "right", "seed")
+
+
+@pytest.mark.parametrize("change", [lambda rows: rows[rows.seed != 1], lambda rows: rows[:-1]])
+def test_a_seed_or_a_line_of_one_that_is_missing(arm, tmp_path, change):
+    edit(tmp_path, "recall", "dense@half", "recall", change)
+    with pytest.raises(UserError, match=r"recall\.parquet .*of dense@half a seed of 2, or a line of one, is missing"):
+        ArmRecall(tmp_path, arm.address).by_seed("recall")
+
+
+def test_a_run_that_diverged_has_no_lines_to_compare(arm, tmp_path):
+    write_scores(tmp_path, "recall", "dense@half", 2, {"recall": arm.lines("recall")}, diverged={"1": 7})
+    with pytest.raises(Unmeasured, match=r"^dense@half diverged: the loss of seed 1 is NaN from step 7 on$"):
+        ArmRecall(tmp_path, arm.address).by_seed("recall")
+
+
+def test_a_difference_is_over_the_seeds_that_both_have():
+    assert difference(np.array([3.0, 4.0, 9.0]), np.array([1.0, 1.0])).differences.tolist() == [2.0, 3.0]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +55,7 @@ def test_an_array_that_is_not_what_it_must_be_is_named(tmp_path):
         (lambda rows: rows.assign(nats=[1.0, np.inf]), "column 'nats' holds a number that is not finite"),
     ],
 )
-def test_a_table_that_is_not_what_it_must_be_is_named(tmp_path, change, words):
+def test_counts_that_are_not_what_they_must_be_are_named(tmp_path, change, words):
     rows = pd.DataFrame({"seed": [0, 1], "nats": [1.0, 2.0]})
     rows.to_csv(tmp_path / "a.csv", index=False)
     assert read_csv(tmp_path / "a.csv", "seed", "nats").equals(rows)
@@ -53,41 +64,11 @@ def test_a_table_that_is_not_what_it_must_be_is_named(tmp_path, change, words):
         read_csv(tmp_path / "a.csv", "seed", "nats")
 
 
-@pytest.mark.parametrize("change", [lambda rows: rows[rows.seed != 1], lambda rows: pd.concat([rows, rows[:1]])])
-def test_a_seed_that_is_missing_or_a_line_that_occurs_twice(tmp_path, change):
-    folder = tmp_path / "capacity/main/dense"
-    shutil.copytree(SCORES / "capacity/capacity/main/dense", folder)
-    change(ArmCapacity(folder).frame.reset_index()).to_csv(folder / "capacity.csv", index=False)
-    with pytest.raises(UserError, match="a seed is missing or a line occurs twice"):
-        _ = ArmCapacity(folder).frame
-
-
-def test_a_requested_key_that_is_missing_is_damage(tmp_path):
-    path = tmp_path / "summary.json"
-    path.write_text(json.dumps({"params_hash": "p", "data_hash": "d", "seeds": 3, "tasks": {"copa": {"items": 3}}}))
-    with pytest.raises(UserError, match=r"summary\.json is missing or damaged \(no 'parameters' in it\)"):
-        _ = ArmScores(tmp_path).summary["parameters"]["total"]
-    with pytest.raises(UserError, match=r"no 'chance' in it"):
-        _ = read_summary(path)["tasks"]["copa"]["chance"]
-    for text in ("[" * 100_000, "[]", "{}"):
-        path.write_text(text)
-        with pytest.raises(UserError, match=r"summary\.json is missing or damaged"):
-            read_summary(path)
-
-
-READERS = {
-    "losses": lambda folder: (ArmLosses(folder).losses, ArmLosses(folder).curve, ArmLosses(folder).documents),
-    "facts": lambda folder: (ArmFacts(folder).arrays, ArmFacts(folder).facts),
-    "edits": lambda folder: (ArmEdits(folder).arrays, ArmEdits(folder).cases),
-    "recall": lambda folder: ArmRecall(folder).frame,
-    "capacity": lambda folder: ArmCapacity(folder).frame,
-    "haystack": lambda folder: ArmHaystack(folder).frame,
-}
-
-
-def test_committed_scores_whose_verdicts_nothing_judges_anew_are_what_they_must_be():
-    folders = [path.parent for path in SCORES.glob("*/*/*/*/summary.json")]
-    folders = [folder for folder in folders if folder.parts[-4] in ("atlas", "capacity", "needle", "recall")]
-    assert {folder.parts[-3] for folder in folders} == READERS.keys()
-    for folder in folders:
-        READERS[folder.parts[-3]](folder)
+def test_a_study_s_table_that_is_cut_off_is_named(tmp_path):
+    path, rows = tmp_path / "a.parquet", pd.DataFrame({"layer": [0, 1]})
+    rows.to_parquet(path)
+    assert read_table(tmp_path, "a").equals(rows)
+    path.write_bytes(path.read_bytes()[:-40])
+    for name in ("a", "b"):
+        with pytest.raises(UserError, match=rf"{name}\.parquet is missing or damaged"):
+            read_table(tmp_path, name)

@@ -5,19 +5,22 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from stemrepro.config.recipe import VariantRequest
 from stemrepro.config.scale import TunedSettings, Variant
-from stemrepro.measures.comparison import ComparedArm
+from stemrepro.measures import stability
 from stemrepro.measures.stability import (
-    Stability,
     blown_up,
     coincidence,
+    learning_rate_limit,
     rate,
     rate_limit,
     rate_sensitivity,
-    spikes,
+    sensitivity,
+    short_runs,
+    spike_steps,
 )
-from stemrepro.verdicts.contrast import Unmeasured
-from tests.made_up import made
+from stemrepro.verdicts.effect import Unmeasured
+from tests.made_up import made, write_arms
 
 
 def falling(steps=400, seed=0):
@@ -28,9 +31,9 @@ def falling(steps=400, seed=0):
 def test_spikes_are_found_and_neighbours_are_one():
     loss = falling()
     loss[[150, 151, 152, 300]] += 2.0
-    assert spikes(loss).tolist() == [150, 300]
+    assert spike_steps(loss).tolist() == [150, 300]
     loss[10] += 5
-    assert spikes(loss).tolist() == [150, 300]  # the start doesn't count
+    assert spike_steps(loss).tolist() == [150, 300]  # the start doesn't count
 
 
 @pytest.mark.parametrize("steps", [10, 50, 51])
@@ -48,7 +51,7 @@ def test_spikes_are_those_of_the_definition_step_by_step(steps):
         limit = np.median(before) + 6 * stats.median_abs_deviation(before, scale=1 / 1.4826)
         high[step] = bool(loss[step] > limit)
     expected = [step for step in range(1, steps) if high[step] and not high[step - 1]]
-    assert spikes(loss).tolist() == expected
+    assert spike_steps(loss).tolist() == expected
     assert (len(expected) > 3) == (steps > 51)
 
 
@@ -93,7 +96,7 @@ def test_sensitivity_is_the_mean_over_log_rates_less_the_best():
     arm = [Ended((5.0, 6.0), 8.0), Ended((4.0, 5.0), 1.0), Ended((3.0, 6.5), 2.0)]
     first = (0.5 * (4 + 3) * 1 + 0.5 * (3 + 5) * 2) / 3 - 3
     second = (0.5 * (5 + 6.5) * 1 + 0.5 * (6.5 + 6) * 2) / 3 - 5
-    assert rate_sensitivity(arm) == pytest.approx([first, second])
+    assert sensitivity(arm) == pytest.approx([first, second])
 
 
 @pytest.mark.parametrize(
@@ -111,82 +114,110 @@ def test_a_run_blows_up_where_it_ends_above_its_start_or_a_uniform_guess(end, st
     assert blown_up(Ended((end,), 1.0, start), vocab).tolist() == [expected]
 
 
-@dataclass
-class Whole:
-    """A whole run's losses and gradient norms."""
+WHOLE = {"loss": np.stack([falling(seed=0), falling(seed=1)]), "norm": np.stack([falling(seed=0), falling(seed=1)])}
+BEST = {"dense": TunedSettings(learning_rate=1), "stem-full": TunedSettings(learning_rate=1, table_rate_factor=8)}
+RUNS = {
+    "dense@rate-16": (5.0, 5.0), "dense@rate-64": (7.0, 7.0), "dense@rate-16-unclipped": (9.0, 9.0),
+    "stem-third@rate-16": (5.0, 5.0), "stem-third@rate-64": (7.0, 7.0), "stem-third@rate-16-unclipped": (6.0, 6.0),
+    "stem-third@rate-16-own": (7.0, 7.0), "stem-third@rate-64-own": (7.0, 7.0),
+}  # fmt: skip
+"""Ends of the short runs of two seeds; STEM bears less at its own rate."""
+PAIR = ("dense", "stem-third")
+SHORT = {arm: tuple(run.partition("@")[2] for run in RUNS if run.startswith(f"{arm}@")) for arm in PAIR}
 
-    steps: dict
-    summary: dict
+
+def spiking(loss=(), norm=()):
+    """Whole runs of two seeds with a spike at step 200 of the loss, or of the norm, of some of them."""
+    series = {name: of.copy() for name, of in WHOLE.items()}
+    for name, seeds in (("loss", loss), ("norm", norm)):
+        series[name][list(seeds), 200] += 3
+    return series
 
 
 @pytest.fixture
-def arms():
-    """Two arms: dense spikes once in the loss of its first seed, STEM in the gradient norm of both.
+def build(catalog, tmp_path):
+    """Scores of two arms: dense spikes once in the loss of its first seed, STEM in the gradient norm of both.
 
-    STEM bears less at its own rate.
+    `runs` are ends of further short runs, None of one that the recipe doesn't have; `variants` are other ones.
     """
 
-    def arm(loss_spikes, norm_spikes, variants):
-        series = {key: np.stack([falling(seed=0), falling(seed=1)]) for key in ("loss", "norm")}
-        for key, at in (("loss", loss_spikes), ("norm", norm_spikes)):
-            for seed in at:
-                series[key][seed, 200] += 3
-        return ComparedArm(Whole(series, {"seeds": 2}), variants=variants)
+    def build(runs=None, variants=None):
+        ends = {name: at for name, at in (RUNS | (runs or {})).items() if at is not None}
+        whole = {"loss": WHOLE["loss"][:1], "norm": WHOLE["norm"][:1]}
+        arms = {"dense": spiking(loss=[0]), "stem-third": spiking(norm=[0, 1]), "stem-third@own-rate": whole}
+        tables = {address: {"series": series} for address, series in arms.items()}
+        named = catalog.variants | (variants or {})
+        for address, at in ends.items():
+            run = Ended(at, float(named[address.partition("@")[2]].learning_rate))
+            series = run.steps | {"norm": run.steps["loss"]}
+            tables[address] = {"series": series, **run.summary}
+        write_arms(
+            tmp_path, {name: {"prose": [1.0] * len(one["series"]["loss"]), **one} for name, one in tables.items()}
+        )
+        wanted = {}
+        for address in (*ends, "stem-third@own-rate"):
+            arm, _, variant = address.partition("@")
+            wanted.setdefault(variant, []).append(arm)
+        recipe = catalog.recipes["training_stability"].model_copy(
+            update={"variants": {name: VariantRequest(arms=tuple(arms)) for name, arms in wanted.items()}}
+        )
+        more = catalog.model_copy(update={"variants": named, "recipes": {"training_stability": recipe}})
+        return made(more, "training_stability", tmp_path, PAIR, learning_rate=1.0, tuned=BEST)
 
-    clipped = {"rate-16": Ended((5.0, 5.0), 16.0), "rate-64": Ended((7.0, 7.0), 64.0)}
-    tuned = {"rate-16-own": Ended((7.0, 7.0), 16.0), "rate-64-own": Ended((7.0, 7.0), 64.0)}
-    loose, calm = {"rate-16-unclipped": Ended((9.0, 9.0), 16.0)}, {"rate-16-unclipped": Ended((6.0, 6.0), 16.0)}
-    whole = Whole({key: np.stack([falling(seed=0)]) for key in ("loss", "norm")}, {"seeds": 1})
-    return {
-        "dense": arm([0], [], clipped | loose),
-        "stem-third": arm([], [0, 1], clipped | tuned | calm | {"own-rate": whole}),
-    }
+    return build
 
 
-BEST = {"dense": TunedSettings(learning_rate=1), "stem-full": TunedSettings(learning_rate=1, table_rate_factor=8)}
+def test_contrasts_at_the_common_rate(build):
+    scores = build()
 
-
-@pytest.fixture
-def stability(catalog, arms):
-    return made(Stability, catalog, "training_stability", arms, learning_rate=1.0, tuned=BEST)
-
-
-def test_contrasts_at_the_common_rate(stability):
     def differences(metric):
-        return stability.contrast("dense", "stem-third", metric).differences.tolist()
+        return metric(scores, *PAIR).differences.tolist()
 
-    assert differences("spikes") == pytest.approx([1000 / 350, 0])
-    assert differences("norm-spikes") == pytest.approx([-1000 / 350] * 2)
-    assert differences("learning-rate-limit") == [0, 0]  # unclipped variants and those at own rates are left out
-    assert differences("rate-sensitivity") == [0, 0]
-    assert differences("blow-ups") == pytest.approx([2 / 3 - 1 / 3] * 2)  # of three runs each, clipped or not
+    assert differences(stability.spikes) == pytest.approx([1000 / 350, 0])
+    assert differences(stability.norm_spikes) == pytest.approx([-1000 / 350] * 2)
+    assert differences(learning_rate_limit) == [0, 0]  # unclipped variants and those at own rates are left out
+    assert differences(rate_sensitivity) == [0, 0]
+    assert differences(stability.blow_ups) == pytest.approx([2 / 3 - 1 / 3] * 2)  # of three runs each, clipped or not
 
 
-def test_contrasts_at_own_rates(stability):
+def test_contrasts_at_own_rates(build):
+    scores = build()
+
     def differences(metric):
-        return stability.own("dense", "stem-third", metric).differences
+        return metric(scores, *PAIR, own=True).differences
 
-    assert differences("learning-rate-limit") == pytest.approx([1.0, 1.0])  # dense half way from 16 to 64, STEM at 16
-    assert differences("rate-sensitivity") == pytest.approx([1.0, 1.0])  # dense 5 and 7, STEM 7 at both
-    assert differences("spikes") == pytest.approx([1000 / 350])  # over the seeds that both have
-    assert stability.own("dense", "stem-third", "blow-ups") is None
-    assert stability.own("dense", "dense", "spikes") is None
+    assert differences(learning_rate_limit) == pytest.approx([1.0, 1.0])  # dense half way from 16 to 64, STEM at 16
+    assert differences(rate_sensitivity) == pytest.approx([1.0, 1.0])  # dense 5 and 7, STEM 7 at both
+    assert differences(stability.spikes) == pytest.approx([1000 / 350])  # over the seeds that both have
+    for metric in (stability.spikes, stability.early, rate_sensitivity, learning_rate_limit):
+        assert metric(scores, "dense", "dense", own=True) is None
 
 
-def test_at_own_rates_both_arms_need_the_same_rates(stability, arms):
+def test_at_own_rates_both_arms_need_the_same_rates(build):
     """Else the one that was also tried at lower ones would seem more sensitive."""
-    del arms["stem-third"].variants["rate-16-own"]
-    for metric in ("rate-sensitivity", "learning-rate-limit"):
-        assert stability.own("dense", "stem-third", metric) is None
-    assert stability.own("dense", "stem-third", "spikes")
+    scores = build({"stem-third@rate-16-own": None})
+    for metric in (rate_sensitivity, learning_rate_limit):
+        assert metric(scores, *PAIR, own=True) is None
+    assert stability.spikes(scores, *PAIR, own=True)
 
 
-def test_an_arm_without_short_runs_at_its_own_rate_is_not_taken_at_the_common_one(stability, arms):
+def test_an_arm_without_short_runs_at_its_own_rate_is_not_taken_at_the_common_one(build):
     """STEM's best rate is another than the common one, which is dense's."""
-    for name in ("rate-16-own", "rate-64-own"):
-        del arms["stem-third"].variants[name]
-    for pair in (("dense", "stem-third"), ("stem-third", "stem-third")):
-        assert stability.own(*pair, "rate-sensitivity") is None
+    scores = build({"stem-third@rate-16-own": None, "stem-third@rate-64-own": None})
+    for pair in (PAIR, ("stem-third", "stem-third")):
+        assert rate_sensitivity(scores, *pair, own=True) is None
+
+
+def test_where_both_bear_every_rate_neither_has_a_limit(build):
+    scores = build({f"{arm}@rate-64": (5.0, 7.0) for arm in PAIR})
+    with pytest.raises(Unmeasured, match="in 1 of 2 seeds both arms learn more than token frequencies at every rate"):
+        learning_rate_limit(scores, *PAIR)
+
+
+def test_where_nothing_blows_up_there_is_nothing_to_compare(build):
+    scores = build({f"{arm}@{name}": (5.0, 5.0) for arm in PAIR for name in SHORT[arm]})
+    with pytest.raises(Unmeasured, match="no run of either arm blew up at any rate that was tried"):
+        stability.blow_ups(scores, *PAIR)
 
 
 @pytest.mark.parametrize(
@@ -202,50 +233,51 @@ def test_an_arm_without_short_runs_at_its_own_rate_is_not_taken_at_the_common_on
         (None, 0.125, "no short run of dense at the common rate"),
     ],
 )
-def test_dense_must_clear_token_frequencies_in_a_short_run(catalog, arms, ends, tokens, words):
-    variants = {"rate-1": Variant(tokens=tokens)}
-    if ends:
-        arms["dense"].variants["rate-1"] = Ended(ends, 1.0)
-    more = catalog.model_copy(update={"variants": catalog.variants | variants})
-    measure = made(Stability, more, "training_stability", arms, learning_rate=1.0, tuned=BEST)
-    reason = measure.untestable("rate-sensitivity", "dense-clears-unigram")
+def test_dense_must_clear_token_frequencies_in_a_short_run(build, ends, tokens, words):
+    reason = stability.dense_clears_unigram(build({"dense@rate-1": ends}, {"rate-1": Variant(tokens=tokens)}))
     assert reason is None if words is None else re.search(words, reason)
 
 
-def test_a_short_run_differs_from_the_scale_in_rate_and_budget_alone(catalog, arms):
+def test_a_short_run_differs_from_the_scale_in_rate_and_budget_alone(build):
     """The one at the common rate among them; not those of other budgets, widths and initialisations."""
     variants = {
         "rate-1": Variant(tokens=0.125),
         "narrow": Variant(tokens=0.125, width=0.5),
         "half": Variant(tokens=0.5),
     }
-    more = catalog.model_copy(update={"variants": catalog.variants | variants})
-    dense = arms["dense"]
-    dense.variants |= {name: Ended((5.0, 5.0), 1.0) for name in variants}
-    measure = made(Stability, more, "training_stability", arms, learning_rate=1.0, tuned=BEST)
-    assert list(measure.short_runs("dense")) == ["rate-16", "rate-64", "rate-1"]
-    assert list(measure.short_runs("dense", clipped=False)) == ["rate-16", "rate-64", "rate-16-unclipped", "rate-1"]
-    assert list(measure.short_runs("dense", own=True)) == ["rate-16", "rate-64", "rate-1"]
-    assert list(measure.short_runs("stem-third", own=True)) == ["rate-16-own", "rate-64-own"]
+    scores = build({f"dense@{name}": (5.0, 5.0) for name in variants}, variants)
+    assert list(short_runs(scores, "dense")) == ["rate-16", "rate-64", "rate-1"]
+    assert list(short_runs(scores, "dense", clipped=False)) == ["rate-16", "rate-64", "rate-16-unclipped", "rate-1"]
+    assert list(short_runs(scores, "dense", own=True)) == ["rate-16", "rate-64", "rate-1"]
+    assert list(short_runs(scores, "stem-third", own=True)) == ["rate-16-own", "rate-64-own"]
 
 
-def test_longer_runs_at_high_rates_are_counted_by_themselves(catalog, arms):
-    more = catalog.model_copy(update={"variants": catalog.variants | {"rate-2": Variant(learning_rate=2, clip=1e9)}})
-    before = made(Stability, more, "training_stability", arms)
-    short = {arm: before.short_runs(arm, clipped=False).keys() for arm in arms}
+def test_longer_runs_at_high_rates_are_counted_by_themselves(build):
+    variants = {"rate-2": Variant(learning_rate=2, clip=1e9)}
+    before = build()
     with pytest.raises(Unmeasured, match="there are no longer runs at high rates"):
-        before.contrast("dense", "stem-third", "long-blow-ups")
-    for arm, ends in (("dense", (np.nan, 5.0)), ("stem-third", (5.0, 5.0))):
-        arms[arm].variants["rate-2"] = Ended(ends, 2.0)
-    after = made(Stability, more, "training_stability", arms)
-    assert {arm: after.short_runs(arm, clipped=False).keys() for arm in arms} == short
-    assert after.contrast("dense", "stem-third", "long-blow-ups").differences == pytest.approx([1.0, 0.0])
-    assert after.own("dense", "stem-third", "long-blow-ups") is None
+        stability.long_blow_ups(before, *PAIR)
+    after = build({"dense@rate-2": (np.nan, 5.0), "stem-third@rate-2": (5.0, 5.0)}, variants)
+    for arm in PAIR:
+        assert short_runs(after, arm, clipped=False).keys() == short_runs(before, arm, clipped=False).keys()
+    assert stability.long_blow_ups(after, *PAIR).differences == pytest.approx([1.0, 0.0])
 
 
-def test_a_count_of_spikes_needs_steps_enough(stability, catalog):
-    assert "fewer than 1" in stability.untestable("spikes", "spikes-expected")
-    scale = stability.inputs.scale
-    tokens = scale.training.batch * scale.model.sequence
-    long = {"dense": Whole({"loss": np.zeros((1, round(2.09e11 / 3 / tokens) + 1))}, {})}
-    assert made(Stability, catalog, "training_stability", long).untestable("spikes", "spikes-expected") is None
+def test_without_runs_at_other_rates_there_are_none_to_compare(build):
+    scores = build(dict.fromkeys(RUNS))
+    assert short_runs(scores, "dense") == {}
+    assert "and any share of the tokens" in stability.dense_clears_unigram(scores)
+    for metric in (stability.blow_ups, rate_sensitivity, learning_rate_limit):
+        with pytest.raises(Unmeasured, match="there are no short runs at high rates"):
+            metric(scores, *PAIR)
+
+
+def test_a_count_of_spikes_needs_steps_enough(build, monkeypatch):
+    scores = build()
+    assert "fewer than 1" in stability.spikes_expected(scores)
+    batch = scores.scale.training.batch * scores.scale.model.sequence
+    spent = 2 * 400 * batch  # two seeds of 400 steps
+    monkeypatch.setattr(stability, "EXPECTED", 0.99 * 3 * spent / 2.09e11)
+    assert stability.spikes_expected(scores) is None
+    monkeypatch.setattr(stability, "EXPECTED", 1.01 * 3 * spent / 2.09e11)
+    assert stability.spikes_expected(scores)

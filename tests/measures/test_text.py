@@ -4,13 +4,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.text import CountsText, TextCounts, experts_touched
+from stemrepro.measures.scores import Scores
+from stemrepro.measures.text import cache_below, experts_touched, not_sublinear, text_counts, touches_more
 
 
 @pytest.fixture
-def counts(tmp_path):
+def counts(catalog, tmp_path):
     """Two sources that follow Heaps' law exactly, and caches with known rates."""
+    folder = tmp_path / "text"
+    folder.mkdir()
     rows = [
         (vocab, source, window, n, factor * (1 + 0.1 * window) * n**power)
         for vocab in (1000, 50000)
@@ -19,7 +21,7 @@ def counts(tmp_path):
         for n in (64, 256, 1024, 4096)
     ]
     pd.DataFrame(rows, columns=["vocab", "source", "window", "length", "distinct"]).to_csv(
-        tmp_path / "distinct.csv", index=False
+        folder / "distinct.csv", index=False
     )
     rates = [
         (50000, source, requests, policy, 0.1, 5000, stretch, rate + 0.01 * stretch)
@@ -29,8 +31,8 @@ def counts(tmp_path):
         for stretch in range(3)
     ]
     columns = ["vocab", "source", "asked", "policy", "share", "rows", "stretch", "hit_rate"]
-    pd.DataFrame(rates, columns=columns).to_csv(tmp_path / "cache.csv", index=False)
-    return TextCounts(tmp_path)
+    pd.DataFrame(rates, columns=columns).to_csv(folder / "cache.csv", index=False)
+    return text_counts(Scores("long_context_capacity", catalog, "laptop", tmp_path))
 
 
 def test_heaps_law_is_recovered(counts):
@@ -44,13 +46,12 @@ def test_heaps_law_is_recovered(counts):
 
 
 def test_exact_claims_count_sources(counts, catalog, tmp_path):
-    measure = CountsText(Inputs("long_context_capacity", catalog, "laptop", tmp_path))
-    measure.text = counts
-    assert measure.value("not_sublinear") == 0
-    assert measure.value("cache_below:every token:LFU:0.1:80") == 1
-    assert measure.value("cache_below:every token:LFU:0.1:60") == 0
-    assert measure.value("touches_more:16:1") == 0
-    assert measure.value("touches_more:1000000:1") == 2
+    scores = Scores("long_context_capacity", catalog, "laptop", tmp_path)
+    assert not_sublinear(scores) == 0
+    assert cache_below(scores, 80, "every token", "LFU", 0.1) == 1
+    assert cache_below(scores, 60, "every token", "LFU", 0.1) == 0
+    assert touches_more(scores, 16, 1) == 0
+    assert touches_more(scores, 1000000, 1) == 2
 
 
 def test_experts_touched_equals_drawing():

@@ -14,11 +14,11 @@ from stemrepro.config.address import MAIN, Address
 from stemrepro.config.scores import SCORE_KINDS, Knowledge
 from stemrepro.data.tokenizer import train_tokenizer
 from stemrepro.evaluation import losses
-from stemrepro.measures.reading import read_summary
+from stemrepro.measures import store
 from stemrepro.pipeline import score
 from stemrepro.pipeline.plan import Planned, make_plan
 from stemrepro.pipeline.runs import runs_of
-from stemrepro.pipeline.score import arguments, pending, plan_of, score_key, up_to_date, write_scores
+from stemrepro.pipeline.score import arguments, pending, plan_of, score_key, write_scores
 from stemrepro.training.train import train
 from tests.conftest import quiet
 
@@ -56,46 +56,61 @@ def test_a_key_changes_with_runs_settings_and_weights(make_run, given, tiny):
     assert key != score_key([run], "losses", given)
 
 
-def test_written_scores_are_up_to_date_and_damaged_ones_are_not(make_run, given, tmp_path):
-    run, out = make_run("dense"), tmp_path / "scores"
+def test_lines_of_a_run_that_has_since_diverged_do_not_stay(make_run, given, tmp_path):
+    run = make_run("dense")
     train(run, quiet)
-    key = score_key([run], "losses", given)
-    assert not up_to_date(out, key)
-    write_scores("losses", [run], [losses.score(run, quiet, **given)], given, out, key)
-    assert up_to_date(out, key)
-    assert not up_to_date(out, "another")
-    (out / "old.csv").write_text("of a run that has since diverged")
-    write_scores("losses", [run], [losses.score(run, quiet, **given)], given, out, key)
-    assert not (out / "old.csv").exists()
-    for text in ("", "[]", '{"key": 3}'):
-        (out / "summary.json").write_text(text)
-        assert not up_to_date(out, key)
+    wanted = given | {"wanted": ["losses", "steps"]}
+    write_scores("losses", [run], [losses.score(run, quiet, **wanted)], wanted, tmp_path, "key")
+    about = store.about(tmp_path, "losses", DENSE)
+    assert about["seeds"] == 1
+    assert "diverged" not in about
+    assert len(store.lines(tmp_path, "losses", DENSE, "steps")) == 12
+    (run.folder / "metrics.jsonl").write_text("".join((run.folder / "metrics.jsonl").open().readlines()[:6]))
+    (run.folder / "diverged.json").write_text('{"step": 7}')
+    write_scores("losses", [run], [losses.score(run, quiet, **wanted)], wanted, tmp_path, "key")
+    assert store.about(tmp_path, "losses", DENSE)["diverged"] == {"0": 7}
+    assert len(store.lines(tmp_path, "losses", DENSE, "steps")) == 6
+    with pytest.raises(UserError, match="has nothing of dense"):
+        store.lines(tmp_path, "losses", DENSE, "losses")
 
 
-def test_two_commands_write_the_same_scores_one_after_another(place, tmp_path, monkeypatch):
-    """Each removes the folder first, and would find the other's files in it, or miss it."""
+def test_equal_scores_are_equal_bytes(make_run, given, tmp_path):
+    run = make_run("dense")
+    train(run, quiet)
+    for name in ("a", "b"):
+        write_scores("losses", [run], [losses.score(run, quiet, **given)], given, tmp_path / name, "key")
+    assert written_in(tmp_path / "a") == written_in(tmp_path / "b")
+    assert written_in(tmp_path / "a").keys() == {f"{n}.parquet" for n in ("losses", "documents", "curve", "protocol")}
+
+
+def written_in(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_scores_are_written_under_the_lock_of_their_scale(place, tmp_path, monkeypatch):
+    """Another command may write other arms' lines into the same files."""
     plan, run, _ = place
     train(run, quiet)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(score, "run_jobs", lambda *_: [(0, {})])
     written = []
 
-    def write(kind, members, results, given, out, key):
-        with pytest.raises(UserError, match="busy"), locked(out.parent, "busy"):
+    def write(kind, members, results, given, folder, key):
+        with pytest.raises(UserError, match="busy"), locked(folder, "busy"):
             pass
-        written.append(out.as_posix())
+        written.append(folder.as_posix())
 
     monkeypatch.setattr(score, "write_scores", write)
     score.evaluate(plan, "losses", [DENSE])
-    assert written == ["scores/tiny/losses/main/dense"]
+    assert written == ["scores/tiny"]
 
 
-def test_a_summary_has_the_plan_that_arms_share(make_run, given, tiny, tmp_path):
+def test_a_protocol_has_the_plan_that_arms_share(make_run, given, tiny, tmp_path):
     """Models and learning rates differ by arm; how often a run is saved or evaluated changes nothing at its end."""
     run = make_run("dense")
     train(run, quiet)
     write_scores("losses", [run], [losses.score(run, quiet, **given)], given, tmp_path / "scores", "key")
-    summary = read_summary(tmp_path / "scores/summary.json")["plan"]
+    summary = store.about(tmp_path / "scores", "losses", DENSE)["plan"]
     assert summary["tokens of training"] == run.training.tokens
     rates = {"learning_rate": 0.5, "table_rate_factor": 2.0, "save_every": 3, "evals": 2, "micro_batch": 1}
     alike = replace(make_run("stem-full"), training=run.training.model_copy(update=rates))
@@ -118,11 +133,15 @@ def test_only_runs_that_ended_are_scored_and_each_once(place):
     with pytest.raises(UserError, match=r"weights\.safetensors is missing; train that run first"):
         list(pending(plan, "losses", None, *folders))
     train(run, quiet)
-    ((members, needs, out, key),) = pending(plan, "losses", None, *folders)
+    ((members, needs, folder, key),) = pending(plan, "losses", None, *folders)
     assert members == [run]
-    assert out == folders[2] / "tiny/losses/main/dense"
-    write_scores("losses", members, [losses.score(run, quiet, **needs)], needs, out, key)
+    assert folder == folders[2] / "tiny"
+    write_scores("losses", members, [losses.score(run, quiet, **needs)], needs, folder, key)
     assert list(pending(plan, "losses", None, *folders)) == []
+    curve = (folder / "curve.parquet").read_bytes()
+    (folder / "curve.parquet").unlink()
+    assert len(list(pending(plan, "losses", None, *folders))) == 1
+    (folder / "curve.parquet").write_bytes(curve)
     assert list(pending(plan, "benchmarks", None, *folders)) == []
     other = replace(plan.runs[DENSE], training=run.training.model_copy(update={"clip": 9.0}))
     with pytest.raises(UserError, match=r"seed0 holds a run with other settings \(training\.clip: .* 9\.0 requested"):

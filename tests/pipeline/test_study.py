@@ -3,11 +3,12 @@
 import pkgutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from stemrepro.pipeline.plan import make_plan
 from stemrepro.pipeline.reproduce import studies_of
-from stemrepro.pipeline.study import KEY, run_study_steps, study_steps
+from stemrepro.pipeline.study import KEY, parts_of, run_study_steps, study_steps
 from tests.conftest import ROOT
 
 
@@ -23,25 +24,33 @@ def test_a_killed_study_resumes_and_another_begins_anew(plan, monkeypatch):
     seen = []
 
     def make(*arguments):
-        out = arguments[-1]
-        seen.append(sorted(path.name for path in out.glob("part-*")))
-        (out / f"part-{len(seen)}").touch()
+        parts = arguments[-1]
+        seen.append(sorted(path.name for path in parts.glob("*.parquet")))
+        pd.DataFrame({"run": [len(seen)]}).to_parquet(parts / f"shares.{len(seen)}.parquet")
         if len(seen) == 1:
             raise KeyboardInterrupt
+        (parts / "rows.npy").touch()
 
     monkeypatch.setattr(pkgutil, "resolve_name", lambda _: make)
     *needed, study = study_steps(plan, ["premise"])
+    (out,), parts = study.outs, parts_of(study.outs[0])
     assert [step.name for step in needed] == ["fetch", "corpus", "rows"]
     with pytest.raises(KeyboardInterrupt):
         study.do()
     assert not study.done()
     assert study.do()
-    assert seen == [[], ["part-1"]]
+    assert seen == [[], ["shares.1.parquet"]]
+    assert {path.name for path in out.iterdir()} == {"shares.parquet", "rows.npy", "made.json"}
+    assert pd.read_parquet(out / "shares.parquet")["run"].tolist() == [1, 2]
+    assert not parts.exists()
     assert [step.name for step in study_steps(plan, ["premise"])] == ["premise"]  # it needs neither text nor rows
     study.forget()
-    (study.outs[0] / KEY).write_text("of other settings")
+    parts.mkdir()
+    (parts / KEY).write_text("of other settings")
+    (parts / "shares.1.parquet").touch()
     assert study_steps(plan, ["premise"])[-1].do()
     assert seen[-1] == []
+    assert pd.read_parquet(out / "shares.parquet")["run"].tolist() == [3]
 
 
 def test_committed_tables_are_those_of_todays_code(catalog, monkeypatch):

@@ -56,14 +56,15 @@ def repository(tmp_path, monkeypatch):
     write_json("results/laptop/rivals/verdicts.json", [row("a"), row("b")])
     write_json("results/laptop/cost_model/verdicts.json", [row("c", ci_low=None)])
     Path("results/laptop/rivals/data.csv").write_text(DATA)
-    write_json("scores/laptop/losses/main/dense/summary.json", {"key": "k"})
+    Path("scores/laptop").mkdir(parents=True)
+    Path("scores/laptop/protocol.parquet").write_text("k")
     Path(".gitignore").write_text("/scores/**/provenance.json\n")
     for command in (["init", "-q"], ["add", "-A"], ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "x"]):
         subprocess.run(["git", *command], check=True)
 
 
 def scored() -> None:
-    write_json("scores/laptop/losses/main/dense/provenance.json", {"key": "k"})
+    write_json("scores/laptop/provenance.json", {"losses of dense": {"key": "k"}})
 
 
 def report(code: int, scale: str = "laptop") -> str:
@@ -111,7 +112,7 @@ def test_data_follows_from_the_committed_scores_alone(repository):
     assert "  rivals: data.csv, line 3: 0.25 -> 9" in report(1)
     path.unlink()
     assert "  rivals: no data.csv" in report(1)
-    write_json("scores/laptop/losses/main/dense/summary.json", {"key": "other"})
+    Path("scores/laptop/protocol.parquet").write_text("other")
     assert "data.csv" not in report(3)
 
 
@@ -119,7 +120,7 @@ def test_nothing_to_compare_with(repository, monkeypatch):
     with pytest.raises(UserError, match="results/gpu has no verdicts; run 'make reproduce SCALE=gpu' first"):
         report(0, "gpu")
     write_json("results/smoke/pair/verdicts.json", [row("a", scale="smoke")])
-    write_json("scores/smoke/losses/main/dense/provenance.json", {"key": "k"})
+    write_json("scores/smoke/provenance.json", {"losses of dense": {"key": "k"}})
     assert "no committed verdicts for scale 'smoke': pair" in report(3, "smoke")
     monkeypatch.setenv("GIT_DIR", "nowhere")
     with pytest.raises(UserError, match="verify compares with the committed results, but git says"):

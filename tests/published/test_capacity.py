@@ -73,12 +73,12 @@ def test_a_killed_study_resumes_and_its_models_are_converted(model, corpus, shor
     rows = Rows(model, means(model.decoder, TEXT, np.full_like(TEXT, -1), 264))
     monkeypatch.setattr(capacity, "rows_of", lambda *_: rows)
     monkeypatch.setattr(capacity, "load", lambda _: model)
-    (tmp_path / "losses-dense.parquet").write_bytes(b"kept")
+    (tmp_path / "losses.dense.parquet").write_bytes(b"kept")
     capacity.make("tiny", corpus, tmp_path, tmp_path)
-    assert (tmp_path / "losses-dense.parquet").read_bytes() == b"kept"
+    assert (tmp_path / "losses.dense.parquet").read_bytes() == b"kept"
     texts, _ = capacity.documents(model, corpus, capacity.DOCUMENTS)
     for placement, layers in (("third", (1,)), ("full", (1, 2))):
-        table = pd.read_parquet(tmp_path / f"losses-{placement}.parquet")
+        table = pd.read_parquet(tmp_path / f"losses.{placement}.parquet")
         stem = convert(model, rows, layers)
         nats = [
             capacity.loss(stem, torch.tensor([0]), torch.from_numpy(tokens), before)

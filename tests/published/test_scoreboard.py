@@ -53,7 +53,7 @@ def home(model, tmp_path, monkeypatch):
 
 def make(home):
     scoreboard.make("tiny", home / "corpus/corpus.parquet", home / "rows", home / "out")
-    return {path.name.removesuffix(".parquet"): pd.read_parquet(path) for path in (home / "out").iterdir()}
+    return {path.stem.removeprefix("choices."): pd.read_parquet(path) for path in (home / "out").iterdir()}
 
 
 def test_choices_are_those_of_a_plain_loop(model, home):
@@ -76,6 +76,7 @@ def test_choices_are_those_of_a_plain_loop(model, home):
                 totals.append(sum(float(logs[len(prompt) - 1 + k, token]) for k, token in enumerate(answer)))
             row = tables[f"{kind}.piqa"].iloc[number]
             each = [total / len(choice) for total, choice in zip(totals, item["choices"], strict=True)]
+            assert (row["model"], row["task"]) == (kind, "piqa")
             assert (row["item"], row["right"], row["choices"]) == (f"piqa/{number}", item["gold"], 2)
             assert (row["acc"], row["acc_norm"]) == (np.argmax(totals), np.argmax(each))
             seen.add((row["acc"], row["acc_norm"]))
@@ -93,7 +94,7 @@ def test_a_killed_study_resumes(home, monkeypatch, capsys):
     first = make(home)
     assert "8 tables" in capsys.readouterr().out
     asked = []
-    (home / "out/stem-full.piqa.parquet").unlink()
+    (home / "out/choices.stem-full.piqa.parquet").unlink()
     score = scoreboard.chosen
     monkeypatch.setattr(scoreboard, "chosen", lambda lm, task, items: asked.append(items) or score(lm, task, items))
     again = make(home)

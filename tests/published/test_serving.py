@@ -156,11 +156,11 @@ def test_the_study_resumes_and_leaves_no_file_behind(model, llama, tmp_path, mon
     serving.make("tiny", tmp_path / "corpus.parquet", rows, out)
     files = sorted(path.stem for path in out.iterdir())
     lengths = [(b, c) for b in (1, 2) for c in (8, 16)]
-    kept = [f"decode-{kind}-{b}-{c}" for kind in serving.TYPES for b, c in lengths]
-    kept += [f"prefill-{kind}-{b}-{c}" for kind in serving.TYPES for b, c in lengths if b * c <= 16]
+    kept = [f"times.decode-{kind}-{b}-{c}" for kind in serving.TYPES for b, c in lengths]
+    kept += [f"times.prefill-{kind}-{b}-{c}" for kind in serving.TYPES for b, c in lengths if b * c <= 16]
     assert files == sorted(kept)
     assert [path.name for path in rows.parent.iterdir()] == ["rows"]
-    table = pd.read_parquet(out / "decode-bfloat16-2-8.parquet")
+    table = pd.read_parquet(out / "times.decode-bfloat16-2-8.parquet")
     assert (table.groupby("arm").size() == 3).all()
     assert set(table.arm) == {
         "dense",
@@ -172,12 +172,12 @@ def test_the_study_resumes_and_leaves_no_file_behind(model, llama, tmp_path, mon
         "product",
         "bandwidth",
     }
-    assert (pd.read_parquet(out / "decode-bfloat16-1-8.parquet").groupby("arm").size() == 4).all()
+    assert (pd.read_parquet(out / "times.decode-bfloat16-1-8.parquet").groupby("arm").size() == 4).all()
     assert (table.seconds > 0).all()
     assert (table.bytes == table.counted).all()
-    assert set(pd.read_parquet(out / "decode-float32-1-16.parquet").arm) & set(serving.IN_A_FILE) == set()
+    assert set(pd.read_parquet(out / "times.decode-float32-1-16.parquet").arm) & set(serving.IN_A_FILE) == set()
     made.clear()
-    (out / "prefill-bfloat16-1-8.parquet").unlink()
+    (out / "times.prefill-bfloat16-1-8.parquet").unlink()
     serving.make("tiny", tmp_path / "corpus.parquet", rows, out)
     assert (sorted(path.stem for path in out.iterdir()), made) == (files, list(range(1, LAYERS)))
     serving.make("tiny", tmp_path / "corpus.parquet", rows, out)

@@ -8,7 +8,7 @@ from scipy import stats
 from stemrepro.config.paper import PaperNumber
 from stemrepro.config.recipe import Estimate
 from stemrepro.report.estimates import with_estimates
-from stemrepro.verdicts.contrast import Contrast, Unmeasured
+from stemrepro.verdicts.effect import Effect, Unmeasured
 
 NUMBER = PaperNumber(value=7.2, unit="units", source="Table 0", confidence="read")
 VALUES = {"high": np.array([3.0, 3.5, 2.5]), "low": np.array([1.0, 1.0, 2.0]), "gap": np.array([1.0, np.nan, 1.0])}
@@ -24,7 +24,7 @@ class Given:
     def contrast(self, high, low, metric):
         if "lost" in (high, low):
             raise Unmeasured("lost diverged at step 3")
-        return Contrast(VALUES[high] - VALUES[low])
+        return Effect(VALUES[high] - VALUES[low])
 
     def value(self, metric):
         return 7.25

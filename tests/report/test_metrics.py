@@ -10,17 +10,19 @@ import yaml
 from stemrepro.common.errors import UserError
 from stemrepro.report.metrics import GAP, compared_arms, write_metrics
 from tests.conftest import ROOT
-from tests.made_up import write_arm, write_summary
+from tests.made_up import write_arm
+
+PROSE = {"loss": "prose"}
 
 
 @pytest.fixture
 def scores(tmp_path):
     """Dense has a third seed, much worse, so that a difference of means is not the mean difference."""
-    folder = tmp_path / "scores/laptop/losses/main"
-    write_arm(folder / "dense", [4.0, 4.2, 9.0], flops=302_080.0, parameters=135_072)
-    write_arm(folder / "stem-full", [3.7, 3.7], seeds=(0, 1), flops=273_920.0, parameters=571_552)
-    write_arm(folder / "stem-third", [4.1, 4.4, 9.3], diverged=(1,))
-    write_arm(folder / "stem-touched", [1.0, 1.0, 1.0])  # of a sweep; no recipe compares it
+    folder = tmp_path / "scores/laptop"
+    write_arm(folder, "dense", [4.0, 4.2, 9.0], flops=302_080.0, parameters=135_072)
+    write_arm(folder, "stem-full", [3.7, 3.7], flops=273_920.0, parameters=571_552)
+    write_arm(folder, "stem-third", [4.1, 4.4, 9.3], diverged=(1,))
+    write_arm(folder, "stem-touched", [1.0, 1.0, 1.0])  # of a sweep; no recipe compares it
     return tmp_path / "scores"
 
 
@@ -47,9 +49,7 @@ def test_gaps_are_of_the_seeds_that_both_have(catalog, scores, tmp_path):
 
 
 def test_arms_of_two_plans_have_no_gap(catalog, scores, tmp_path):
-    path = scores / "laptop/losses/main/stem-full"
-    summary = json.loads((path / "summary.json").read_text())
-    write_summary(path, summary.pop("seeds"), **summary | {"data_hash": "of another text"})
+    write_arm(scores / "laptop", "stem-full", [3.7, 3.7], data_hash="of another text")
     write_metrics(catalog, "laptop", scores, tmp_path / "metrics")
     assert read(tmp_path / "metrics/laptop")["stem-full"].keys() == {"kFLOPs/token", "parameters", "loss (nats/token)"}
 
@@ -62,8 +62,10 @@ def test_an_arm_that_no_recipe_compares_any_more_is_listed_no_more(catalog, scor
 
 
 def test_without_dense_there_is_nothing_to_compare_with(catalog, scores, tmp_path):
-    (scores / "laptop/losses/main/dense/summary.json").unlink()
-    with pytest.raises(UserError, match="main/dense is missing, which the other arms are compared with"):
+    path = scores / "laptop/protocol.parquet"
+    protocol = pd.read_parquet(path)
+    protocol[protocol["arm"] != "dense"].to_parquet(path)
+    with pytest.raises(UserError, match="no losses of dense, which the other arms are compared with"):
         write_metrics(catalog, "laptop", scores, tmp_path / "metrics")
 
 
@@ -74,12 +76,12 @@ def gaps(catalog):
         if catalog.recipes[name].compare_at != "main":
             continue
         for row in json.loads(path.read_text()):
-            if row["metric"] == "prose" and "own" not in row["method"]:
+            if catalog.recipes[name].claims[row["claim"]].metric == PROSE and "own" not in row["method"]:
                 yield scale, f"{name}/{row['claim']}", row["arms"], row["ours"]
         data = pd.read_csv(path.with_name("data.csv"))
         for row in data[data["panel"] == "estimates"].itertuples():
             estimate = catalog.recipes[name].estimates[row.what]
-            if estimate.metric == "prose":
+            if estimate.metric == PROSE:
                 yield scale, f"{name}/{row.what}", list(estimate.arms), row.value
 
 

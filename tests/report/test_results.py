@@ -15,7 +15,7 @@ from stemrepro.report import forest
 from stemrepro.report.evidence import OWN_SETTINGS, evidence_for, judged, verdict_rows
 from stemrepro.report.results import mean_row, save
 from stemrepro.report.style import use_style
-from stemrepro.verdicts.contrast import Contrast, Unmeasured, of_share
+from stemrepro.verdicts.effect import Effect, Unmeasured, of_share
 from stemrepro.verdicts.rule import NOT_ATTEMPTED, TOO_EASY, TOO_SHORT, TOO_SMALL
 
 VALUES = {
@@ -43,13 +43,13 @@ class Given:
     def contrast(self, high, low, metric):
         if "lost" in (high, low):
             raise Unmeasured("lost diverged at step 3")
-        return Contrast(VALUES[high] - VALUES[low], item_se=0.01)
+        return Effect(VALUES[high] - VALUES[low], item_se=0.01)
 
     def own(self, high, low, metric):
-        return Contrast(2 * (VALUES[high] - VALUES[low])) if metric in ("both rates", "prose") else None
+        return Effect(2 * (VALUES[high] - VALUES[low])) if metric in ("both rates", "prose") else None
 
     def official(self, high, low):
-        return Contrast(3 * (VALUES[high] - VALUES[low]))
+        return Effect(3 * (VALUES[high] - VALUES[low]))
 
     def levels(self, metric):
         at = {"ceiling": 99.0, "floor": 1.0}.get(metric)
@@ -150,7 +150,7 @@ def test_only_results_of_the_paper_have_a_size(catalog):
 
 
 def test_a_line_of_data_is_a_mean_with_its_95_percent_interval():
-    row = mean_row("panel", "what", 3, Contrast(np.array([1.0, 2.0, 3.0])))
+    row = mean_row("panel", "what", 3, Effect(np.array([1.0, 2.0, 3.0])))
     half = 4.302653 * 1 / np.sqrt(3)  # Student's quantile at two degrees of freedom
     assert (row["value"], row["count"], row["x"]) == (2.0, 3, 3)
     assert (row["ci_low"], row["ci_high"]) == (pytest.approx(2 - half), pytest.approx(2 + half))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stemrepro.verdicts.contrast import Contrast, unpaired
+from stemrepro.verdicts.effect import Effect, unpaired
 from stemrepro.verdicts.rule import (
     CONTRADICTED,
     NO_SIZE,
@@ -23,7 +23,7 @@ M = 0.02
 
 
 def around(mean, sd=0.002, seeds=5):
-    return Contrast(mean + sd * np.resize(SPREAD, seeds))
+    return Effect(mean + sd * np.resize(SPREAD, seeds))
 
 
 def end(contrast, kind="greater", **fields):
@@ -56,7 +56,7 @@ def test_words_are_those_of_scipys_tests(kind):
     for _ in range(400):
         values = generator.normal(generator.choice([-0.1, -M, 0, 0.01, M, 0.05]), generator.choice([0.002, 0.02]),
                                   generator.choice([3, 5, 8]))  # fmt: skip
-        word = verdict(Contrast(values), kind)
+        word = verdict(Effect(values), kind)
         assert word == by_scipy(kind, values)
         seen.add(word)
     assert len(seen) == 3
@@ -86,15 +86,15 @@ def test_three_seeds_need_9_9_standard_errors_and_five_4_6():
     for seeds, least in ((3, 9.925), (5, 4.604)):
         noise = around(0, 1.0, seeds).differences
         noise = (noise - noise.mean()) / stats.sem(noise)
-        assert verdict(Contrast(noise + least + 0.01), smallest_effect=0.1) == SUPPORTED
-        assert verdict(Contrast(noise + least - 0.01), smallest_effect=0.1) == UNDECIDED
+        assert verdict(Effect(noise + least + 0.01), smallest_effect=0.1) == SUPPORTED
+        assert verdict(Effect(noise + least - 0.01), smallest_effect=0.1) == UNDECIDED
 
 
 def test_nothing_but_the_differences_enters():
     """No error between items, and of unpaired arms both spreads."""
-    assert verdict(Contrast(around(0.05).differences, item_se=5.0)) == SUPPORTED
+    assert verdict(Effect(around(0.05).differences, item_se=5.0)) == SUPPORTED
     first = around(1.05, 0.5).differences
-    assert verdict(Contrast(first - around(1.0, 0.5).differences)) == SUPPORTED
+    assert verdict(Effect(first - around(1.0, 0.5).differences)) == SUPPORTED
     assert verdict(unpaired(first, around(1.0, 0.5).differences)) == UNDECIDED
 
 
@@ -108,7 +108,7 @@ def test_too_few_seeds(seeds, enough):
 def test_the_precondition_comes_first_and_then_whether_it_was_measured():
     taken = steps(Evidence("greater", around(0.5, seeds=1), M, failed_precondition="no"))
     assert [(step.verdict, step.reason) for step in taken] == [(NOT_TESTED, "no")]
-    lost = Evidence("greater", Contrast(np.array([np.nan])), M, unmeasured="stem-full diverged at step 9")
+    lost = Evidence("greater", Effect(np.array([np.nan])), M, unmeasured="stem-full diverged at step 9")
     assert (steps(lost)[-1].verdict, steps(lost)[-1].reason) == (UNDECIDED, "stem-full diverged at step 9")
 
 
@@ -126,7 +126,7 @@ def test_the_steps_are_the_questions_up_to_the_one_that_decides(mean, count):
      (7.0, 0.0, 0.5, CONTRADICTED)],
 )  # fmt: skip
 def test_exact_claims_know_no_chance(computed, printed, half, expected):
-    assert verdict(Contrast(np.array([computed])), "exact", paper_effect=printed, smallest_effect=half) == expected
+    assert verdict(Effect(np.array([computed])), "exact", paper_effect=printed, smallest_effect=half) == expected
 
 
 @pytest.mark.parametrize(("computed", "fields", "reason"), [
@@ -134,7 +134,7 @@ def test_exact_claims_know_no_chance(computed, printed, half, expected):
     (-6.66134e-14, {"paper_effect": 0.0}, "0 is the paper's 0 within 1"),
 ])  # fmt: skip
 def test_whose_number_it_is(computed, fields, reason):
-    assert end(Contrast(np.array([computed])), "exact", smallest_effect=1, **fields).reason == reason
+    assert end(Effect(np.array([computed])), "exact", smallest_effect=1, **fields).reason == reason
 
 
 @pytest.mark.parametrize(("mean", "effect", "comparable", "expected"), [
@@ -150,5 +150,5 @@ def test_a_size_is_the_papers_between_its_half_and_its_double(mean, effect, comp
 def test_of_seventy_claims_without_an_effect_fewer_than_one_gets_a_word():
     """An effect of 0 at a spread that can't show its absence: 1% of words, on either side."""
     generator = np.random.default_rng(4)
-    words = [verdict(Contrast(generator.normal(0, 0.5, seeds))) for seeds in (3, 5) for _ in range(3000)]
+    words = [verdict(Effect(generator.normal(0, 0.5, seeds))) for seeds in (3, 5) for _ in range(3000)]
     assert sum(word != UNDECIDED for word in words) <= stats.binom.ppf(0.999, len(words), 0.01)
