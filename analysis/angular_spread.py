@@ -68,7 +68,7 @@ def spread_rows(arms: dict[str, ArmGeometry]) -> list[dict]:
         for what in ("up", "gated"):
             for centred in (False, True):
                 if arm.has(what):
-                    p95 = arm.mean("p95", what, centred)
+                    p95 = arm.mean("p95", what, centred=centred)
                     label = f"{what}{', centred' if centred else ''}"
                     rows += [
                         mean_row("p95", name, label, Effect(p95)),

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.config.buckets import bucket_name
-from stemrepro.measures.reasoning import LONGEST, arm_distance, loss, score
+from stemrepro.measures.reasoning import LONGEST, by_distance, loss, score
 from stemrepro.measures.scores import Scores
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_MARKER, BETTER, SMALLEST, error_bars, one_legend, sheet
@@ -49,7 +49,7 @@ def collect(scores: Scores) -> pd.DataFrame:
     """Return differences of losses and shares of targets by distance and position; points on tasks."""
     rows = []
     for by in WORDS:
-        lines = arm_distance(scores, "dense").by[by]
+        lines = by_distance(scores, "dense", by)
         tokens = lines[lines["seed"] == lines["seed"].min()].groupby("at")["tokens"].sum()
         for at, after in pairwise([*tokens.index, 2**30]):
             if tokens[at] < FEWEST:

@@ -7,7 +7,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.measures.knowledge import arm_edits, arm_facts, closer, share_of
+from stemrepro.measures.knowledge import closer, recall, share_of, trials
+from stemrepro.measures.reading import arm_table
 from stemrepro.measures.scores import Scores
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import (
@@ -46,10 +47,10 @@ EXAMPLE = ("Spain", "Germany", "capital")
 
 
 def _by_relation(scores: Scores, method: str) -> list[dict]:
-    trials, rows = arm_edits(scores, MAIN).trials(method), []
-    moved = trials.values("success")
-    for relation in dict.fromkeys(trials.cases["relation"]):
-        kept = trials.known & (trials.cases["relation"] == relation).to_numpy()
+    edits, rows = trials(scores, MAIN, method), []
+    moved = edits.values("success")
+    for relation in dict.fromkeys(edits.cases["relation"]):
+        kept = edits.known & (edits.cases["relation"] == relation).to_numpy()
         if kept.any(axis=1).all():
             means = [100 * moved[seed][kept[seed]].mean() for seed in range(len(kept))]
             rows.append(mean_row("by relation", method, relation, of_share(np.array(means), kept.sum(axis=1))))
@@ -58,14 +59,14 @@ def _by_relation(scores: Scores, method: str) -> list[dict]:
 
 def _example(scores: Scores) -> list[dict]:
     """Return probabilities of the target's answer after the edit: every case, and the paper's example."""
-    trials = arm_edits(scores, MAIN).trials("rows")
-    new = np.where(trials.known, trials.values("new"), np.nan)
-    spread = np.nanquantile(new, np.linspace(0, 1, 101)) if trials.known.any() else []
+    edits = trials(scores, MAIN, "rows")
+    new = np.where(edits.known, edits.values("new"), np.nan)
+    spread = np.nanquantile(new, np.linspace(0, 1, 101)) if edits.known.any() else []
     rows = [
         {"panel": "probability of the new answer", "what": "cases", "x": place / 100, "value": value}
         for place, value in enumerate(spread)
     ]
-    which = (trials.cases[["source", "target", "relation"]] == EXAMPLE).all(axis=1).to_numpy()
+    which = (edits.cases[["source", "target", "relation"]] == EXAMPLE).all(axis=1).to_numpy()
     if which.any():
         rows.append(
             {
@@ -82,7 +83,7 @@ def collect(scores: Scores) -> pd.DataFrame:
     """Return success of every method in every arm, recall, the example, and success by relation."""
     rows = []
     for arm in scores.recipe.arms:
-        for method in arm_edits(scores, arm).methods:
+        for method in arm_table(scores, "edits", arm)["method"].unique():
             rows.append(mean_row("success", arm, method, share_of(scores, arm, "success", method)))
             rows.append(mean_row("kept", arm, method, share_of(scores, arm, "kept", method)))
             rows.append(mean_row("closer", arm, method, closer(scores, arm, "", method)))
@@ -96,7 +97,7 @@ def collect(scores: Scores) -> pd.DataFrame:
             ("told, trained templates", True, False),
             ("never told", False, True),
         ):
-            rows.append(mean_row("recall", arm, name, arm_facts(scores, arm).level(was_told, held_out).share))
+            rows.append(mean_row("recall", arm, name, recall(scores, arm, was_told, held_out).share))
     for method in ("rows", "input"):
         rows += _by_relation(scores, method)
     return pd.DataFrame(rows + _example(scores))
@@ -126,18 +127,11 @@ def _dots(axes: Axes, rows: pd.DataFrame, names: dict[str, str], arms: list[str]
 def draw_layers(axes: Axes, data: pd.DataFrame, scores: Scores) -> None:
     """Draw success against the number of layers whose rows are exchanged, from the lowest up."""
     for arm in scores.recipe.arms:
-        tables = arm_edits(scores, arm).tables
         rows = data[(data["panel"] == "success") & (data["what"] == arm)].set_index("x")
-        doses = [rows.loc[f"layers-{count}"] for count in range(1, tables)] + [rows.loc["rows"]]
-        shown = pd.DataFrame(doses)
-        counts = np.arange(1, tables + 1)
-        axes.errorbar(
-            counts,
-            shown["value"],
-            yerr=error_bars(shown),
-            **look(arm),
-            label=ARM_LABEL[arm],
-        )
+        doses = [name for name in rows.index if name.startswith("layers-")]  # in order, and "rows" is all of them
+        shown = rows.loc[[*doses, "rows"]]
+        counts = np.arange(1, len(shown) + 1)
+        axes.errorbar(counts, shown["value"], yerr=error_bars(shown), **look(arm), label=ARM_LABEL[arm])
     axes.set(xlabel="tables exchanged (lowest first)", ylabel="target's answer first (%)", ylim=(-3, 103))
     axes.xaxis.get_major_locator().set_params(integer=True)
 

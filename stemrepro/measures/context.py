@@ -31,15 +31,7 @@ CONTEXT_WORTH = 0.02
 
 @dataclass(frozen=True)
 class Part:
-    """Sums that an arm's mean loss on some targets is made of.
-
-    Attributes:
-        arm: in words.
-        seeds: numbers of the seeds [seeds].
-        source: of each document [documents].
-        tokens: that were scored [documents].
-        nats: of these [seeds, documents].
-    """
+    """Sums that an arm's mean loss is made of: nats [seeds, documents], of so many tokens of a source [documents]."""
 
     arm: str
     seeds: np.ndarray

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -76,11 +76,9 @@ class ArmGeometry(ArmScores):
             raise UserError(f"{self.folder}/cosines.parquet has of {self} no {where}")
         return rows.pivot(index="seed", columns="layer", values=statistic).reindex(self.cosines["seed"].unique())
 
-    def mean(
-        self, statistic: str, what: str, centred: bool = False, share: float = 1.0, bucket: str = "all"
-    ) -> np.ndarray:
+    def mean(self, statistic: str, what: str, **where: Any) -> np.ndarray:
         """Return the mean over layers of the same [seeds]."""
-        return self.by_layer(statistic, what, centred, share, bucket).mean(axis=1).to_numpy()
+        return self.by_layer(statistic, what, **where).mean(axis=1).to_numpy()
 
     def has(self, what: str, bucket: str = "all") -> bool:
         return bool(((self.cosines.what == what) & (self.cosines.bucket == bucket)).any())
@@ -105,10 +103,8 @@ What = Literal["up", "gated", "rows"]
 """The vectors in the up-projection's place (dense: its outputs), these times the gate, and all rows of a table."""
 FREQUENT, RARE = ("256-2047", "2048+"), ("1-31",)
 """Buckets of a token's training count that count as frequent and as rare."""
-FEWEST_TARGETS = 30
-"""Scored targets after a token that its loss needs to be used."""
-FEWEST_TOKENS = 30
-"""Such tokens that a correlation over them needs."""
+FEWEST_TARGETS = FEWEST_TOKENS = 30
+"""Scored targets after a token that its loss needs to be used, and such tokens that a correlation needs."""
 
 
 def bucket_mean(arm: ArmGeometry, buckets: tuple[str, ...]) -> np.ndarray:
@@ -171,29 +167,17 @@ def gain_correlation(dense: ArmGeometry, arm: ArmGeometry, classes: int | None =
 
 
 def p95(scores: Scores, high: str, low: str, what: What, centred: bool = False) -> Effect:
-    """95th percentile of |cos|.
-
-    Args:
-        centred: with the mean vector taken off.
-    """
+    """95th percentile of |cos|; `centred`: the mean vector taken off."""
     return Effect(np.subtract(*_means(scores, high, low, "p95", what, centred)))
 
 
 def mode(scores: Scores, high: str, low: str, what: What, centred: bool = False) -> Effect:
-    """Where the density of cosines peaks.
-
-    Args:
-        centred: with the mean vector taken off.
-    """
+    """Where the density of cosines peaks; `centred`: the mean vector taken off."""
     return Effect(np.subtract(*_means(scores, high, low, "mode", what, centred)))
 
 
 def excess(scores: Scores, high: str, low: str, what: What, centred: bool = False) -> Effect:
-    """95th percentile of |cos| over that of random directions of the same rank.
-
-    Args:
-        centred: with the mean vector taken off.
-    """
+    """95th percentile of |cos| over that of random directions of their rank; `centred`: the mean vector taken off."""
     one, other = _means(scores, high, low, "p95", what, centred)
     first, second = (arm_geometry(scores, arm).random(what) for arm in (high, low))
     return Effect(one / first - other / second)

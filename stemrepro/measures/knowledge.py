@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from stemrepro.common.errors import UserError, unknown
-from stemrepro.config.address import MAIN, Address
 from stemrepro.measures.base import Level, condition
 from stemrepro.measures.clusters import pair_error
-from stemrepro.measures.reading import ArmScores, array
+from stemrepro.measures.reading import arm_table, array
 from stemrepro.measures.scores import Scores, kept
 from stemrepro.verdicts.effect import Effect, of_share, of_shares
 from stemrepro.verdicts.rule import TOO_SMALL
@@ -32,29 +31,15 @@ LEARNT, LEAD, PAIRS = 80.0, 50.0, 50
 PRIMARY_RELATION = "capital"
 
 
-class ArmFacts(ArmScores):
-    """An arm's answers to prompts for facts."""
+def recall(scores: Scores, arm: str, told: bool, held_out: bool = True) -> Level:
+    """Return the points of facts, told in training or not, whose answer is an arm's first choice.
 
-    kind = "facts"
-
-    @cached_property
-    def told(self) -> np.ndarray:
-        """Whether each fact was told in training [facts]."""
-        return self.lines("facts")["told"].to_numpy(bool)
-
-    @cached_property
-    def first(self) -> np.ndarray:
-        """Whether an answer is the first choice [seeds, facts, prompts]; the last prompt is the held-out template."""
-        return array(self.by_seed("answers"), "first", "seed", "fact", "prompt")
-
-    def level(self, told: bool, held_out: bool = True) -> Level:
-        """Return the points of facts, told in training or not, whose answer is the first choice.
-
-        It is that in the held-out template, else in those trained on.
-        """
-        prompts = slice(-1, None) if held_out else slice(None, -2)
-        right = self.first[:, self.told == told, prompts]
-        return Level(100 * right.mean(axis=(1, 2)), float(right.shape[1]))
+    It is that in the held-out template, the last prompt, else in those trained on.
+    """
+    first = array(arm_table(scores, "answers", arm), "first", "seed", "fact", "prompt")
+    which = arm_table(scores, "facts", arm)["told"].to_numpy(bool) == told
+    right = first[:, which, -1:] if held_out else first[:, which, :-2]
+    return Level(100 * right.mean(axis=(1, 2)), float(which.sum()))
 
 
 @dataclass(frozen=True)
@@ -100,53 +85,22 @@ def _mean(values: np.ndarray, kept: np.ndarray) -> np.ndarray:
     return np.where(kept, values, 0).sum(axis=1) / np.where(counted > 0, counted, np.nan)
 
 
-class ArmEdits(ArmScores):
-    """An arm's answers when it reads another entity's rows."""
-
-    kind = "edits"
-
-    @cached_property
-    def _by_method(self) -> dict[str, pd.DataFrame]:
-        lines = self.by_seed("edits").merge(self.by_seed("known"), on=["seed", "case"], validate="many_to_one")
-        return dict(list(lines.groupby("method", sort=False)))
-
-    @cached_property
-    def _cases(self) -> pd.DataFrame:
-        return self.lines("cases").set_index("case")
-
-    @property
-    def methods(self) -> list[str]:
-        return list(self._by_method)
-
-    @property
-    def tables(self) -> int:
-        return self.summary["tables"]
-
-    def trials(self, method: str) -> Trials:
-        """Return what a method did; UserError where it wasn't tried."""
-        if method not in self._by_method:
-            raise unknown("method", method, self.methods, f"{self.folder}/edits.parquet of {self}")
-        lines = self._by_method[method]
-        return Trials(lines, self._cases.loc[lines["case"].unique()])
-
-
 @kept
-def arm_facts(scores: Scores, arm: str) -> ArmFacts:
-    """Return what an arm knows."""
-    return ArmFacts(scores.folder, Address(MAIN, arm))
-
-
-@kept
-def arm_edits(scores: Scores, arm: str) -> ArmEdits:
-    """Return the edits of an arm."""
-    return ArmEdits(scores.folder, Address(MAIN, arm))
+def trials(scores: Scores, arm: str, method: str) -> Trials:
+    """Return what a method did in an arm; UserError where it wasn't tried."""
+    edits = arm_table(scores, "edits", arm)
+    if method not in (tried := edits["method"].unique()):
+        raise unknown("method", method, tried, f"{scores.folder}/edits.parquet of {arm}")
+    lines = edits[edits["method"] == method]
+    lines = lines.merge(arm_table(scores, "known", arm), on=["seed", "case"], validate="many_to_one")
+    return Trials(lines, arm_table(scores, "cases", arm).set_index("case").loc[lines["case"].unique()])
 
 
 def share_of(scores: Scores, arm: str, field: Share, method: str, known_before: bool = True) -> Effect:
     """Return points of a method's cases in one arm, of those that were known before the edit or of the others."""
-    trials = arm_edits(scores, arm).trials(method)
-    kept = trials.known == known_before
-    plain = trials.contrast(100 * trials.values(field), kept)
+    edits = trials(scores, arm, method)
+    kept = edits.known == known_before
+    plain = edits.contrast(100 * edits.values(field), kept)
     return of_share(plain.differences, kept.sum(axis=1), plain.item_se)
 
 
@@ -156,47 +110,39 @@ def success(scores: Scores, high: str, low: str, method: str, over: str | None =
     Args:
         over: a method that the first arm has instead, on the same cases; the second arm then counts for nothing.
     """
-    trials = arm_edits(scores, high).trials(method)
-    other = arm_edits(scores, high if over else low).trials(over or method)
-    count = min(len(trials.known), len(other.known))
-    seeds = (one.lines["seed"].unique()[:count] for one in (trials, other))
-    if not (trials.cases.equals(other.cases) and np.array_equal(*seeds)):
+    edits = trials(scores, high, method)
+    other = trials(scores, high if over else low, over or method)
+    count = min(len(edits.known), len(other.known))
+    seeds = (one.lines["seed"].unique()[:count] for one in (edits, other))
+    if not (edits.cases.equals(other.cases) and np.array_equal(*seeds)):
         whose = f"'{over}' of it" if over else f"that of {low}"
         raise UserError(f"'{method}' of {high} and {whose} have other cases or seeds")
-    points = (100 * one.values("success")[:count] for one in (trials, other))
-    return trials.shares(*points, trials.known[:count] & other.known[:count])
+    points = (100 * one.values("success")[:count] for one in (edits, other))
+    return edits.shares(*points, edits.known[:count] & other.known[:count])
 
 
 def closer(scores: Scores, high: str, low: str, method: str) -> Effect:
     """KL divergence of the edited distribution to the source's prompt less that to the target's, first arm."""
-    trials = arm_edits(scores, high).trials(method)
-    return trials.contrast(trials.values("to_source") - trials.values("to_target"), trials.known)
+    edits = trials(scores, high, method)
+    return edits.contrast(edits.values("to_source") - edits.values("to_target"), edits.known)
 
 
 def spill(scores: Scores, high: str, low: str, method: str) -> Effect:
     """Of cases where the capital moved, the other relations that moved too, in points above 50, first arm."""
-    trials = arm_edits(scores, high).trials(method)
-    moved = trials.values("success") > 0
-    capital = (trials.cases["relation"] == PRIMARY_RELATION).to_numpy()
-    told = zip(trials.known, trials.known & moved & capital, strict=True)
-    with_it = [np.isin(trials.pairs, trials.pairs[moving]) & ~capital & known for known, moving in told]
-    return trials.shares(100.0 * moved, np.full(moved.shape, 50.0), np.stack(with_it))
+    edits = trials(scores, high, method)
+    moved = edits.values("success") > 0
+    capital = (edits.cases["relation"] == PRIMARY_RELATION).to_numpy()
+    told = zip(edits.known, edits.known & moved & capital, strict=True)
+    with_it = [np.isin(edits.pairs, edits.pairs[moving]) & ~capital & known for known, moving in told]
+    return edits.shares(100.0 * moved, np.full(moved.shape, 50.0), np.stack(with_it))
 
 
-def ambiguous(scores: Scores, high: str, low: str, method: str) -> Effect:
-    """Success in cases without an ambiguous name less that in cases with one, points, first arm."""
-    return _without_label(arm_edits(scores, high).trials(method), "ambiguous")
-
-
-def rare(scores: Scores, high: str, low: str, method: str) -> Effect:
-    """Success in cases without a rare name less that in cases with one, points, first arm."""
-    return _without_label(arm_edits(scores, high).trials(method), "rare")
-
-
-def _without_label(trials: Trials, label: str) -> Effect:
-    has, values = trials.cases[label].to_numpy(bool), 100 * trials.values("success")
-    groups = [trials.known & which for which in (~has, has)]
-    without, labelled = (trials.contrast(values, kept) for kept in groups)
+def success_without(scores: Scores, high: str, low: str, label: Literal["ambiguous", "rare"], method: str) -> Effect:
+    """Success of a method in cases whose names have no such label less that in the others, points, first arm."""
+    edits = trials(scores, high, method)
+    has, values = edits.cases[label].to_numpy(bool), 100 * edits.values("success")
+    groups = [edits.known & which for which in (~has, has)]
+    without, labelled = (edits.contrast(values, kept) for kept in groups)
     count = np.minimum(*(kept.sum(axis=1) for kept in groups))
     error = float(np.hypot(without.item_se, labelled.item_se))
     return of_shares(without.differences, labelled.differences, count, error)
@@ -205,7 +151,7 @@ def _without_label(trials: Trials, label: str) -> Effect:
 @condition(TOO_SMALL, ("dense",))
 def facts_learnt(scores: Scores) -> str | None:
     """Dense recalls 80% of the told facts in the held-out template, and 50 points fewer untold ones."""
-    told, untold = (arm_facts(scores, "dense").level(told) for told in (True, False))
+    told, untold = (recall(scores, "dense", told) for told in (True, False))
     lead = of_shares(told.percent, untold.percent, min(told.items, untold.items))
     if told.below(LEARNT) or lead.interval(0.05)[1] < LEAD:
         return f"dense recalls {told.words} of the told facts and {untold.words} of the untold ones"
@@ -215,7 +161,7 @@ def facts_learnt(scores: Scores) -> str | None:
 @condition(TOO_SMALL, ("stem-full",))
 def pairs_known(scores: Scores, method: str) -> str | None:
     """STEM full answers both prompts of 50 pairs right before the edit."""
-    trials = arm_edits(scores, "stem-full").trials(method)
-    if (count := min(len(set(trials.pairs[known])) for known in trials.known)) < PAIRS:
+    edits = trials(scores, "stem-full", method)
+    if (count := min(len(set(edits.pairs[known])) for known in edits.known)) < PAIRS:
         return f"both prompts are answered right of {count} pairs; {PAIRS} are needed"
     return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -14,7 +13,7 @@ from stemrepro.measures.context import mean_difference, sums
 from stemrepro.measures.items import Sample
 from stemrepro.measures.items import difference as item_difference
 from stemrepro.measures.metric import TaskName, VariantName
-from stemrepro.measures.reading import ArmScores, ArmTasks, array
+from stemrepro.measures.reading import ArmTasks, arm_table, array
 from stemrepro.measures.scores import Scores, kept
 from stemrepro.verdicts.effect import Effect, Untested
 from stemrepro.verdicts.rule import TOO_SMALL
@@ -28,24 +27,6 @@ MOST_CUT = 0.05
 """Share of prompts longer than the context up to which a task is judged."""
 LONGEST = 2**30
 """More than any item's length."""
-
-
-class ArmDistance(ArmScores):
-    """Losses of an arm by the distance to a target's last occurrence, and by position."""
-
-    kind = "distance"
-
-    @cached_property
-    def by(self) -> dict[str, pd.DataFrame]:
-        """The lines by "distance" and by "position"."""
-        return dict(list(self.by_seed("distance").groupby("by", sort=False)))
-
-    @cached_property
-    def words(self) -> tuple[np.ndarray, np.ndarray]:
-        """Nats of targets [seeds, tokens, kinds of targets], and how many these are [tokens, kinds]."""
-        rows = self.by_seed("words")
-        nats, tokens = (array(rows, name, "seed", "token", "at") for name in ("nats", "tokens"))
-        return nats.astype(float), tokens[0]
 
 
 class ArmReasoning(ArmTasks):
@@ -78,12 +59,6 @@ class ArmReasoning(ArmTasks):
         return Sample(
             np.concatenate(values, axis=1), np.concatenate(weights, axis=1) / len(values), np.concatenate(clusters)
         )
-
-
-@kept
-def arm_distance(scores: Scores, arm: str) -> ArmDistance:
-    """Return an arm's losses by distance."""
-    return ArmDistance(scores.folder, Address(MAIN, arm))
 
 
 @kept
@@ -122,11 +97,17 @@ def prompts_fit(scores: Scores, task: str, least: int = 0, below: int = LONGEST,
     return None
 
 
+def by_distance(scores: Scores, arm: str, by: str) -> pd.DataFrame:
+    """Return an arm's lines by "distance" to the last occurrence, or by "position"."""
+    rows = arm_table(scores, "distance", arm)
+    return rows[rows["by"] == by]
+
+
 def loss(
     scores: Scores, high: str, low: str, by: Literal["distance", "position"], least: int = 0, below: int = LONGEST
 ) -> Effect:
     """Loss on the targets in a range of distances to their last occurrence, or of positions."""
-    return mean_difference(*(sums(arm, arm_distance(scores, arm).by[by], least, below) for arm in (high, low)))
+    return mean_difference(*(sums(arm, by_distance(scores, arm, by), least, below) for arm in (high, low)))
 
 
 def growth(scores: Scores, high: str, low: str, of: Literal["repeat", "far"]) -> Effect:
@@ -139,10 +120,11 @@ def growth(scores: Scores, high: str, low: str, of: Literal["repeat", "far"]) ->
         of: "repeat"; or "far": on words that stood last 16 or more tokens back less that on the same words nearer by.
     """
     first, others = GROWTHS[of]
-    (nats, count), (other_nats, other_count) = (arm_distance(scores, arm).words for arm in (high, low))
-    if nats.shape != other_nats.shape or not np.array_equal(count, other_count):
+    one, other = (arm_table(scores, "words", arm) for arm in (high, low))
+    if not one.drop(columns="nats").equals(other.drop(columns="nats")):
         raise UserError(f"{high} and {low} were scored on different seeds or targets; score them anew")
-    lead, kinds = nats - other_nats, list(others)
+    lead = array(one.assign(nats=one["nats"].astype(float) - other["nats"]), "nats", "seed", "token", "at")
+    count, kinds = array(one, "tokens", "seed", "token", "at")[0], list(others)
     first_count, rest_count = count[:, first], count[:, kinds].sum(axis=1)
     both = (first_count > 0) & (rest_count > 0)
     values = lead[:, :, kinds].sum(axis=2)[:, both] / rest_count[both] - lead[:, both, first] / first_count[both]

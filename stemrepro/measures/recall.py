@@ -35,7 +35,9 @@ def level(scores: Scores, arm: str, length: int, pairs: list[int], first: bool =
     rows = arm_table(scores, "recall", arm)
     rows = rows[rows["pairs"].isin(pairs) & (rows["length"] == length)]
     if rows.empty:
-        raise UserError(f"{scores.folder}/recall.parquet has of {arm} no documents of {pairs} pairs and {length} tokens")
+        raise UserError(
+            f"{scores.folder}/recall.parquet has of {arm} no documents of {pairs} pairs and {length} tokens"
+        )
     names = ("first_right", "first_queries") if first else ("right", "queries")
     right, queries = (array(rows, name, "seed", "pairs").astype(float) for name in names)
     return Level((100 * (right / queries)).mean(axis=1), queries.sum(axis=1))
