@@ -17,7 +17,7 @@ from stemrepro.config.scores import LOSSES, SCORE_KINDS, RecipeScore, VariantSco
 Key = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)]
 """Names that lm-eval or Python give: tasks, groups of them, claims."""
 Metric = str | Annotated[dict[str, str | int | float | bool], Field(min_length=1)]
-"""A function of the recipe's measure: its name, or a mapping of it to its first setting, then of others by name."""
+"""A function of the recipe's measure: its name, or a mapping of it to its first setting, and of others by name."""
 
 
 def metric_text(metric: Metric) -> str:

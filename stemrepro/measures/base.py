@@ -4,6 +4,7 @@ import inspect
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -68,6 +69,7 @@ def on_scale(levels: Callable[..., "list[Level]"]) -> Callable[[F], F]:
     return declared
 
 
+@cache
 def conditions_of(module: ModuleType) -> dict[str, Callable[..., str | None]]:
     """Return the conditions of a measure by name."""
     functions = inspect.getmembers(module, inspect.isfunction)
@@ -130,6 +132,7 @@ class Level:
         return None
 
 
+@cache
 def measure_module(name: str) -> ModuleType:
     """Return a file of stemrepro/measures as a module; UserError lists those that exist."""
     names = [found.name for found in pkgutil.iter_modules(measures.__path__)]
@@ -180,11 +183,8 @@ def refusal(catalog: Catalog, recipe: Recipe, asked: Claim | Estimate) -> str | 
     try:
         read = call(asked.metric, catalog, recipe)
         if read.exact != (not asked.arms):
-            contrast, number = (
-                "contrast, which needs arms",
-                "number by itself, without arms (a claim's kind is 'exact')",
-            )
-            return f"metric '{read.function.__name__}' is a {number if read.exact else contrast}"
+            what = "number by itself, without arms (kind: exact)" if read.exact else "contrast, which needs arms"
+            return f"metric '{read.function.__name__}' is a {what}"
         if isinstance(asked, Claim):
             for name in asked.requires:
                 if reason := _refused(requirement(name, asked, catalog, recipe), recipe, asked):
@@ -197,10 +197,8 @@ def refusal(catalog: Catalog, recipe: Recipe, asked: Claim | Estimate) -> str | 
 def _refused(asked: Call, recipe: Recipe, claim: Claim) -> str | None:
     of: Condition = asked.function.condition  # type: ignore[attr-defined]
     words = f"condition '{asked.function.__name__}'"
-    looked_at, arms = (
-        of.arms + of.any_of + tuple(filter(recipe.arms.__contains__, asked.settings.values())),
-        set(recipe.arms),
-    )
+    arms = set(recipe.arms)
+    looked_at = {*of.arms, *of.any_of, *arms.intersection(map(str, asked.settings.values()))}
     if missing := set(of.arms) - arms if arms else set():
         return f"{words} needs the arm '{min(missing)}', which the recipe lacks"
     if of.any_of and not arms & set(of.any_of):
@@ -208,7 +206,7 @@ def _refused(asked: Call, recipe: Recipe, claim: Claim) -> str | None:
         return f"{words} needs the arm {controls}; add one to the recipe's arms, or leave the condition out"
     if "smallest_effect" in inspect.signature(asked.function).parameters and claim.unit != LOSS_UNIT:
         return f"{words} compares losses, so unit must be {LOSS_UNIT} (got '{claim.unit}')"
-    if claim.arms and set(claim.arms) <= set(looked_at):
+    if claim.arms and set(claim.arms) <= looked_at:
         return f"{words} looks at the claim's own contrast, so that the claim could not fail"
     return None
 

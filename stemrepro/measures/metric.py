@@ -1,7 +1,7 @@
 """Metrics: functions of a measure's module, called with what a recipe says.
 
-`metric: {loss: prose, pair: "0"}` is `loss(scores, high, low, "prose", pair="0")`: the first key names the function,
-its value the first setting, and other keys the other settings by name. `metric: drift` has none. `requires:` names
+`metric: {loss: prose, pair: "0"}` is `loss(scores, high, low, "prose", pair="0")`: one key names the function, its
+value is the first setting, and the other keys are the other settings by name. `metric: drift` has none. `requires:` names
 conditions in the same way.
 
 A metric is a public function whose first argument is `scores`. With `high` and `low`, the arms of a claim, it returns
@@ -11,6 +11,7 @@ plain type, or Annotated with the choices, or with a function of catalog and rec
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from types import MappingProxyType, ModuleType, NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -84,6 +85,7 @@ def words_of(function: Callable[..., Any]) -> str:
     return " ".join(first.split()).removesuffix(".")
 
 
+@cache
 def metrics_of(module: ModuleType) -> dict[str, Callable[..., Any]]:
     """Return the metrics of a measure by name."""
     return {name: function for name, function in vars(module).items() if _is_metric(name, function)}
@@ -116,7 +118,8 @@ def read(
         what: "metric" or "condition".
         others: settings that it gets where it has them and says nothing else.
     """
-    name, *first = (metric,) if isinstance(metric, str) else next(iter(metric.items()))
+    written = {} if isinstance(metric, str) else dict(metric)
+    name = metric if isinstance(metric, str) else next(filter(known.__contains__, metric), next(iter(metric)))
     if name not in known:
         raise unknown(what, name, known, f"measure '{recipe.measure}'")
     hints = get_type_hints(known[name], include_extras=True)
@@ -124,10 +127,9 @@ def read(
         key: parameter for key, parameter in inspect.signature(known[name]).parameters.items() if key not in GIVEN
     }
     where = f"{what} '{metric_text(metric)}'"
-    if first and not settings:
+    if written and not settings:
         raise UserError(f"{where}: '{name}' has no settings; write '{name}' alone")
-    named = {} if isinstance(metric, str) else dict(list(metric.items())[1:])
-    given = ({next(iter(settings)): first[0]} if first else {}) | named
+    given = {next(iter(settings)) if key == name else key: value for key, value in written.items()}
     for key, value in given.items():
         if key not in settings:
             raise UserError(f"{where}: {unknown('setting', key, settings, name)}")

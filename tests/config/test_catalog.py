@@ -8,7 +8,7 @@ import yaml
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.catalog import merged
-from stemrepro.measures.base import measure_class, refusal
+from stemrepro.measures.base import conditions_of, measure_module, refusal
 from stemrepro.measures.catalog import load
 from tests.conftest import ROOT
 
@@ -65,15 +65,14 @@ def test_arithmetic_is_exact(catalog):
     assert [key for key, claim in claims.items() if claim.origin == "arithmetic" and claim.kind != "exact"] == []
 
 
-def test_no_precondition_looks_at_its_own_claim(catalog):
+def test_no_condition_looks_at_its_own_claim(catalog):
     """Else the claim could only be 'not testable' where it fails."""
     for recipe, claim in ((r, c) for r in catalog.recipes.values() for c in r.claims.values()):
-        measure = measure_class(recipe.measure)
-        for precondition in measure.preconditions:
-            looked_at = measure.preconditions[precondition].looked_at
+        for name, function in conditions_of(measure_module(recipe.measure)).items():
+            looked_at = function.condition.arms + function.condition.any_of
             for pair in itertools.combinations(looked_at, 2):
-                copy = claim.model_copy(update={"arms": pair, "preconditions": (precondition,), "kind": "greater"})
-                assert refusal(measure, catalog, recipe, copy), (claim.metric, pair, precondition)
+                copy = claim.model_copy(update={"arms": pair, "requires": (name,), "kind": "greater"})
+                assert refusal(catalog, recipe, copy), (claim.metric, pair, name)
 
 
 def as_claim(recipe, name):
@@ -87,7 +86,7 @@ def as_claim(recipe, name):
 
 MIXES, ARMS, VARIANTS, LAPTOP, SMOKE = "mixes", "arms", "variants", "scales/laptop", "scales/smoke"
 LOSS, DESIGN, RIVALS, AUDIT = "validation_loss", "table_design", "rivals", "paper_audit"
-GAIN = ["no-gain-without-information"]
+GAIN = ["no_gain_without_information"]
 
 
 @pytest.mark.parametrize(
@@ -142,39 +141,43 @@ GAIN = ["no-gain-without-information"]
         ),
         (LOSS, {"estimates/token-part/metrik": "prose"}, r"'estimates\.token-part\.metrik'; did you mean 'metric'\?"),
         (LOSS, {"arms+": "stem-tenth"}, r"arm 'stem-tenth' is unknown; did you mean 'stem-late'"),
-        (LOSS, {"measure": "scores"}, r"validation_loss\.yaml: measure 'scores' is unknown"),
+        (LOSS, {"measure": "losess"}, r"validation_loss\.yaml: measure 'losess' is unknown; did you mean 'losses'"),
         (
             LOSS,
-            {"+full-below-dense/preconditions": ["token-only-below-three-quarters"]},
+            {"+full-below-dense/requires": ["token_only_below_three_quarters"]},
             r"looks at the claim's own contrast",
         ),
         (LOSS, {"+token-part/arms": ["dense", "x"]}, r"claim 'token-part' names arm 'x'"),
         (LOSS, {"+token-part/origin": "ours"}, r"claims\.token-part\.origin: .*'paper', .* 'control' \(got 'ours'\)"),
         (
             LOSS,
-            {"+token-part/metric": "prosee"},
-            r"'prosee' is unknown; did you mean 'prose'\? \(measure 'comparison' has prose",
+            {"+token-part/metric": {"los": "prose"}},
+            r"metric 'los' is unknown; did you mean 'loss'\? \(measure 'comparison' has ",
         ),
         (
             LOSS,
-            {"+token-part/preconditions": ["spikes-expected"]},
-            r"'spikes-expected' is unknown to this measure; it has ",
+            {"+token-part/requires": ["spikes_expected"]},
+            r"condition 'spikes_expected' is unknown",
         ),
-        (DESIGN, {"+random-rows/preconditions": GAIN}, r"claim 'random-rows': .* looks at the claim's own contrast"),
-        (DESIGN, {"+vocabulary/preconditions": GAIN}, r"unit must be nats/token \(got 'bits/byte a doubling'\)"),
+        (DESIGN, {"+random-rows/requires": GAIN}, r"claim 'random-rows': .* looks at the claim's own contrast"),
+        (DESIGN, {"+vocabulary/requires": GAIN}, r"unit must be nats/token \(got 'bits/byte a doubling'\)"),
         (DESIGN, {"variants/haf": {}}, r"table_design\.yaml: variant 'haf' is unknown; did you mean 'half'\?"),
         (DESIGN, {"variants/half-own-rate": {"arms": ["ple"]}}, r"half-own-rate names 'ple', which is not among"),
         (DESIGN, {"compare_at": "halb"}, r"compare_at 'halb' is no variant at which all of the recipe's arms are tr"),
         ("retrofit", {"variants/half": None}, r"its 5 seeds resume from those of dense@half, .* asks for 0"),
         (
             "benchmark_scores",
-            {"estimates/recall/metric": "accuracy:chess"},
-            r"'accuracy:chess': task 'chess' is unknown \(this",
+            {"estimates/recall/metric": {"accuracy": "chess"}},
+            r"'accuracy: chess': task 'chess' is unknown \(this",
         ),
         (RIVALS, {"arms+": "ple"}, r"rivals\.yaml: .*names an arm twice"),
         (RIVALS, {"estimates/over-jtok/arms": ["jtok"]}, r"estimates\.over-jtok: .*two arms, or none .*, not 1"),
-        (RIVALS, {"estimates/over-jtok/arms": None}, r"'over-jtok': metric 'prose' is a contrast, which needs arms"),
-        (RIVALS, {"estimates/equal-flops": {"label": "", "metric": "prose"}}, r"'equal-flops' has the name of a claim"),
+        (RIVALS, {"estimates/over-jtok/arms": None}, r"'over-jtok': metric 'loss' is a contrast, which needs arms"),
+        (
+            RIVALS,
+            {"estimates/equal-flops": {"label": "", "metric": {"loss": "prose"}}},
+            r"'equal-flops' has the name of a claim",
+        ),
         (
             RIVALS,
             {"estimates/over-jtok/arms": ["stem-full", "dense-equal-flops"]},
@@ -188,7 +191,7 @@ GAIN = ["no-gain-without-information"]
         (AUDIT, {"+roi-full/paper": None}, r"claims\.roi-full: .*needs the paper's number"),
         (AUDIT, {"estimates/roi-full/tolerance": None}, r"roi-full: .*'paper' and 'tolerance' stand together"),
         (AUDIT, {"estimates/roi-full/paper/cells": ["table-9/a/b"]}, r"'table-9/a/b' is unknown; did you mean"),
-        (AUDIT, {"claims/roi/metric": "deviating:rois"}, r"'deviating:rois': group 'rois' is unknown"),
+        (AUDIT, {"claims/roi/metric": {"deviating": "rois"}}, r"'deviating: rois': group 'rois' is unknown"),
     ],
 )
 def test_mistakes_are_named(folder, file, changes, words):
@@ -198,9 +201,9 @@ def test_mistakes_are_named(folder, file, changes, words):
     assert "\n" not in str(caught.value)
 
 
-def test_a_precondition_needs_a_control(folder):
+def test_a_condition_needs_a_control(folder):
     def change(recipe):
-        as_claim(recipe, "half-below-dense")["preconditions"] = GAIN
+        as_claim(recipe, "half-below-dense")["requires"] = GAIN
         recipe["arms"] = [arm for arm in recipe["arms"] if arm not in ("stem-frozen", "stem-shuffled")]
         put(
             recipe,
@@ -212,18 +215,18 @@ def test_a_precondition_needs_a_control(folder):
         load(folder)
 
 
-def test_one_control_of_two_is_enough_for_a_precondition(folder):
+def test_one_control_of_two_is_enough_for_a_condition(folder):
     def change(recipe):
         recipe["arms"].remove("stem-shuffled")
         del recipe["estimates"]["identity"]
         as_claim(recipe, "narrow")
         for key in ("rare-tokens", "trained-rows"):  # the second shares one of the condition's arms, not its contrast
-            as_claim(recipe, key)["preconditions"] = ["no-gain-without-information"]
+            as_claim(recipe, key)["requires"] = GAIN
 
     edit(folder / "table_design.yaml", change)
     claims = load(folder).recipes["table_design"].claims
-    assert claims["rare-tokens"].preconditions == ("no-gain-without-information",)
-    assert claims["narrow"].preconditions == ()
+    assert claims["rare-tokens"].requires == tuple(GAIN)
+    assert claims["narrow"].requires == ()
 
 
 @pytest.mark.parametrize(
