@@ -119,8 +119,9 @@ def test_metrics_are_public_functions_of_scores_that_give_an_effect_of_two_arms_
 def test_an_exact_metric_is_of_an_exact_claim(catalog, monkeypatch):
     recipe = catalog.recipes["token_ladder"]
     claim = next(iter(recipe.claims.values())).model_copy(update={"requires": ()})
-    for function in (count, lead):
-        monkeypatch.setattr(scaling, function.__name__, function, raising=False)
+    module = ModuleType("measure")
+    module.count, module.lead = count, lead
+    monkeypatch.setattr("stemrepro.measures.base.measure_module", lambda name: module)
     of_arms = claim.model_copy(update={"metric": {"count": "qwen2.5-7b"}})
     assert "is a number by itself, without arms" in refusal(catalog, recipe, of_arms)
     effect = claim.model_copy(update={"metric": {"lead": "up"}})
