@@ -29,13 +29,27 @@ ASKED, READ = (dict.fromkeys(("speeches", "bible", "plays", "passages"), count) 
 PROMPT, PAIRS, QUESTIONS = "The capital of {} is", 10, 100
 HERE, COMMITTED = "here", "committed"
 TEXTS = [
-    "", " ", "   three  and  two ", "\t\ttabs\tand\nlines\n\n\r\n", "naïve café, Ångström, Łódź, ñandú",
-    "Ελληνικά и русский", "日本語の文、中文和한국어", "שלום עולם مرحبا", "🙂👩\u200d👩\u200d👧🇪🇸 emoji",
-    "12345 and 1,234.5e-10", "1914\u201318; 3/4 at 5 o'clock", "don't I'LL we\u2019ve it's",
-    "def f(x):\n    return x ** 2  # √x\n", "<b>&amp;</b> {'a': [1, 2]} $x_i^2$", "<|im_start|>user\nhi<|im_end|>",
-    "<|endoftext|> in a text", "\x00\x07\x1b[0m control", "zero\u200bwidth\u00a0and\ufeffmarks",
-    "e\u0301 against \u00e9", "CamelCaseAndSNAKE_case-with-dashes...!!!",
-]  # fmt: skip
+    "",
+    " ",
+    "   three  and  two ",
+    "\t\ttabs\tand\nlines\n\n\r\n",
+    "naïve café, Ångström, Łódź, ñandú",
+    "Ελληνικά и русский",
+    "日本語の文、中文和한국어",
+    "שלום עולם مرحبا",
+    "🙂👩\u200d👩\u200d👧🇪🇸 emoji",
+    "12345 and 1,234.5e-10",
+    "1914\u201318; 3/4 at 5 o'clock",
+    "don't I'LL we\u2019ve it's",
+    "def f(x):\n    return x ** 2  # √x\n",
+    "<b>&amp;</b> {'a': [1, 2]} $x_i^2$",
+    "<|im_start|>user\nhi<|im_end|>",
+    "<|endoftext|> in a text",
+    "\x00\x07\x1b[0m control",
+    "zero\u200bwidth\u00a0and\ufeffmarks",
+    "e\u0301 against \u00e9",
+    "CamelCaseAndSNAKE_case-with-dashes...!!!",
+]
 """Of numerals they hold ASCII digits alone: transformers passes over the file's rule that others stand apart too."""
 
 
@@ -114,21 +128,22 @@ def explained(model: Model, corpus: pd.DataFrame) -> Iterator[tuple]:
     rows[:, -1] = means
     sums = {what: torch.zeros(len(model.layers), 2, dtype=torch.double) for what in ("up", "gate")}
 
-    def add(layer: int, at: torch.Tensor, x: torch.Tensor) -> None:
+    def add_squares(layer: int, at: torch.Tensor, x: torch.Tensor) -> None:
         for what, total in sums.items():
             weight = getattr(model.layers[layer].mlp, f"{what}_proj").weight.T
             for place, row in enumerate((means[layer], rows[layer][index[at]])):
                 total[layer, place] += ((x - row) @ weight)[:, 1:].square().sum()
 
-    read_by(model, sequences(model, corpus, "validation", ASKED), add)
+    read_by(model, sequences(model, corpus, "validation", ASKED), add_squares)
     budget = text.numel()
     table = pd.read_parquet(SCORES / "premise/shares.parquet")
     table = table[table["budget"] == budget]
     for what, name in (("up", "W_u x"), ("gate", "W_g x")):
-        of = table[(table["what"] == name) & (table["address"] == "token")].groupby("layer")[["total", "left"]].sum()
+        tokens = table[(table["what"] == name) & (table["address"] == "token")]
+        squares = tokens.groupby("layer")[["total", "left"]].sum()
         here, committed = (
             (100 * (1 - sums[what][:, 1] / sums[what][:, 0])).numpy(),
-            100 * (1 - of["left"] / of["total"]),
+            100 * (1 - squares["left"] / squares["total"]),
         )
         for layer in (0, 1, 5, 10, 15, 20, 25, 29):
             yield f"{name} explained in layer {layer}, {budget:,} tokens (%)", here[layer], committed[layer], 0.1
@@ -160,10 +175,10 @@ def edited(model: Model) -> Iterator[tuple]:
             answer = model.logs(prompts[1])[-1].argmax()  # the right one, else the pair would not be there
         for name, layers in sets.items():
 
-            def put(layer: int, _: object, out: torch.Tensor, layers=layers, kept=kept, place=place) -> torch.Tensor:
+            def patch(layer: int, _: object, out: torch.Tensor, layers=layers, kept=kept, place=place) -> torch.Tensor:
                 return out.index_copy(1, torch.tensor([place]), kept[layer][:, None]) if layer in layers else out
 
-            with model.hooked(put):
+            with model.hooked(patch):
                 found[name, HERE].append(model.logs(prompts[0])[-1].exp()[answer].item())
             row = (table["source"] == source) & (table["target"] == target) & (table["layers"] == name)
             found[name, COMMITTED].append(table[row & (table["method"] == "patched")]["new"].item())
@@ -205,9 +220,9 @@ def answered(model: Model) -> Iterator[tuple]:
         chosen["acc"].append(int(np.argmax(scores)))
         chosen["acc_norm"].append(int(np.argmax(np.array(scores) / [len(choice) for choice in choices])))
     for metric, places in chosen.items():
-        of = f"of {len(table)} items of PIQA, {metric}"
-        yield f"right {of}", (table["right"] == places).sum(), (table["right"] == table[metric]).sum(), 0
-        yield f"same choices {of}", (table[metric] == places).sum(), len(table), 0
+        asked = f"of {len(table)} items of PIQA, {metric}"
+        yield f"right {asked}", (table["right"] == places).sum(), (table["right"] == table[metric]).sum(), 0
+        yield f"same choices {asked}", (table[metric] == places).sum(), len(table), 0
 
 
 def split(model: Model, folder: Path) -> Iterator[tuple]:

@@ -42,8 +42,10 @@ def main() -> None:
     factors = ratios.columns.astype(float) / scale.model.ffn_width
     print(ratios.quantile([0.25, 0.5, 0.75]).T.round(3).to_string())
     fifths = [equal_factor(factors, fifth) for fifth in np.array_split(ratios.to_numpy(), 5)]
-    print(f"ffn_factor: {equal_factor(factors, ratios.to_numpy()):.3f} (fifths of the rounds: {min(fifths):.3f} to "
-          f"{max(fifths):.3f}); {options.rounds} rounds, torch {torch.__version__}")  # fmt: skip
+    print(
+        f"ffn_factor: {equal_factor(factors, ratios.to_numpy()):.3f} (fifths of the rounds: {min(fifths):.3f} to "
+        f"{max(fifths):.3f}); {options.rounds} rounds, torch {torch.__version__}"
+    )
 
 
 if __name__ == "__main__":

@@ -36,10 +36,21 @@ IGNORED = [f"/{name}/\n" for name in HIDDEN]
 MOST = 64 * 2**20  # bytes that travel
 MACHINE, EXCLUDED = Path("benchmarks/gpu_machine.txt"), Path(".git/info/exclude")
 # What the machine lacks, or may have too old
-WANTED = ("pydantic==2.14.3", "pydantic-core==2.50.4", "annotated-types==0.8.0", "typing-inspection==0.4.5",
-          "typing-extensions==4.16.0")  # fmt: skip
-FOR = ("--only-binary=:all:", "--python-version=3.12", "--implementation=cp", "--platform=manylinux_2_28_x86_64",
-       "--platform=manylinux_2_17_x86_64", "--platform=manylinux2014_x86_64")  # fmt: skip
+WANTED = (
+    "pydantic==2.14.3",
+    "pydantic-core==2.50.4",
+    "annotated-types==0.8.0",
+    "typing-inspection==0.4.5",
+    "typing-extensions==4.16.0",
+)
+FOR = (
+    "--only-binary=:all:",
+    "--python-version=3.12",
+    "--implementation=cp",
+    "--platform=manylinux_2_28_x86_64",
+    "--platform=manylinux_2_17_x86_64",
+    "--platform=manylinux2014_x86_64",
+)
 CALL = """The call, of at most 595 seconds; OUT is the folder that comes back:
   set -o pipefail; PYTHONUNBUFFERED=1 python3 -m benchmarks.gpu_job OUT --minutes 9 2>&1 | tee OUT/log.txt
 Afterwards: python -m benchmarks.gpu_day restore, then take OUT"""

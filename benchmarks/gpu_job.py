@@ -92,9 +92,13 @@ def ended(section: Section, out: Path, left: float, kept: float, environment: di
     else:
         with tempfile.TemporaryFile() as said:
             process = subprocess.Popen(
-                [sys.executable, *section.arguments], stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
-                start_new_session=True, env=environment | section.environment,
-            )  # fmt: skip
+                [sys.executable, *section.arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=environment | section.environment,
+            )
             with suppress(subprocess.TimeoutExpired):
                 process.wait(seconds)
             code = process.poll()

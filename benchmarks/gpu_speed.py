@@ -119,11 +119,18 @@ def training(name: str, config: ModelConfig, device: str) -> Iterator[dict]:
     passing, updating, tokens = timed(passes, rounds, device), timed(update, rounds, device), size[0] * size[1]
     flops = 3 * flops_per_token(config, size[1]) * tokens / (passing + updating)
     yield {
-        "what": name, "parameters": sum(parameter.numel() for parameter in model.parameters()), "tokens": tokens,
-        "compiled": works, "ready_seconds": ready, "passes_ms": 1e3 * passing, "update_ms": 1e3 * updating,
-        "tokens_per_second": tokens / (passing + updating), "mfu": flops / PEAK, "mfu_of_product": flops / product,
+        "what": name,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "tokens": tokens,
+        "compiled": works,
+        "ready_seconds": ready,
+        "passes_ms": 1e3 * passing,
+        "update_ms": 1e3 * updating,
+        "tokens_per_second": tokens / (passing + updating),
+        "mfu": flops / PEAK,
+        "mfu_of_product": flops / product,
         **{f"step_ms_{more}": 1e3 * (passing * more / tokens + updating) for more in (2**14, 2**16, 2**19)},
-    } | memory(device)  # fmt: skip
+    } | memory(device)
 
 
 @torch.no_grad()

@@ -37,23 +37,44 @@ def transformers_llama(shape: ModelConfig, length: int) -> torch.nn.Module:
     """Return transformers' Llama of dense's shape."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    return LlamaForCausalLM(LlamaConfig(
-        vocab_size=shape.vocab, hidden_size=shape.width, intermediate_size=shape.ffn_width,
-        num_hidden_layers=shape.layers, num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads,
-        max_position_embeddings=length, rms_norm_eps=shape.norm_eps, tie_word_embeddings=False, use_cache=False,
-    ))  # fmt: skip
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=shape.vocab,
+            hidden_size=shape.width,
+            intermediate_size=shape.ffn_width,
+            num_hidden_layers=shape.layers,
+            num_attention_heads=shape.heads,
+            num_key_value_heads=shape.kv_heads,
+            max_position_embeddings=length,
+            rms_norm_eps=shape.norm_eps,
+            tie_word_embeddings=False,
+            use_cache=False,
+        )
+    )
 
 
 def litgpt_gpt(shape: ModelConfig, length: int) -> torch.nn.Module:
     """Return litgpt's GPT of dense's shape."""
     from litgpt import GPT, Config
 
-    return GPT(Config(
-        block_size=length, vocab_size=shape.vocab, padded_vocab_size=shape.vocab, n_layer=shape.layers,
-        n_head=shape.heads, n_query_groups=shape.kv_heads, n_embd=shape.width, rotary_percentage=1.0,
-        parallel_residual=False, bias=False, norm_class_name="RMSNorm", norm_eps=shape.norm_eps,
-        mlp_class_name="LLaMAMLP", intermediate_size=shape.ffn_width,
-    ))  # fmt: skip
+    return GPT(
+        Config(
+            block_size=length,
+            vocab_size=shape.vocab,
+            padded_vocab_size=shape.vocab,
+            n_layer=shape.layers,
+            n_head=shape.heads,
+            n_query_groups=shape.kv_heads,
+            n_embd=shape.width,
+            rotary_percentage=1.0,
+            parallel_residual=False,
+            bias=False,
+            norm_class_name="RMSNorm",
+            norm_eps=shape.norm_eps,
+            mlp_class_name="LLaMAMLP",
+            intermediate_size=shape.ffn_width,
+        )
+    )
 
 
 PEERS = {"transformers": transformers_llama, "litgpt": litgpt_gpt}
@@ -98,17 +119,31 @@ def compared(scale: Scale, size: tuple[int, int], compile: bool, rounds: int, bl
     note, tokens, dense = f"{size[0]} x {size[1]} tokens a step", size[0] * size[1], seconds["dense"]
     middle = {name: float(np.median(times)) for name, times in seconds.items()}
     rows: list[dict] = [
-        {"measure": "training step", "what": f"dense, {what}", "peer": f"{name} {version(name)}", "unit": "tokens/s",
-         "ours": tokens / middle["dense"], "theirs": tokens / middle[name]} | quotient(seconds[name], dense)
+        {
+            "measure": "training step",
+            "what": f"dense, {what}",
+            "peer": f"{name} {version(name)}",
+            "unit": "tokens/s",
+            "ours": tokens / middle["dense"],
+            "theirs": tokens / middle[name],
+        }
+        | quotient(seconds[name], dense)
         for name in peers
-    ]  # fmt: skip
+    ]
     flops = {arm: flops_per_token(run.model, size[1]) for arm, run in runs.items()}
     rows += [
-        {"measure": "STEM's step", "what": f"{arm}, {what}", "peer": "dense", "unit": "ms a step",
-         "ours": 1e3 * middle[arm], "theirs": 1e3 * middle["dense"], **quotient(seconds[arm], dense),
-         "flop_ratio": flops[arm] / flops["dense"]}
+        {
+            "measure": "STEM's step",
+            "what": f"{arm}, {what}",
+            "peer": "dense",
+            "unit": "ms a step",
+            "ours": 1e3 * middle[arm],
+            "theirs": 1e3 * middle["dense"],
+            **quotient(seconds[arm], dense),
+            "flop_ratio": flops[arm] / flops["dense"],
+        }
         for arm in stems
-    ]  # fmt: skip
+    ]
     return [row | {"note": note} for row in rows]
 
 
@@ -120,8 +155,14 @@ def main() -> None:
     as_a_worker()
     torch.set_num_threads(2)
     versions = ", ".join(f"{name} {version(name)}" for name in ("torch", *PEERS) if find_spec(name))
-    origin = {"machine": about["machine"], "threads": 2, "load_before": round(os.getloadavg()[0], 2),
-              "versions": versions, "commit": about["commit"], "date": about["date"]}  # fmt: skip
+    origin = {
+        "machine": about["machine"],
+        "threads": 2,
+        "load_before": round(os.getloadavg()[0], 2),
+        "versions": versions,
+        "commit": about["commit"],
+        "date": about["date"],
+    }
     laptop, wide = (
         scale.model_copy(update={"model": scale.model.model_copy(update=own)})
         for scale, own in ((catalog.scale("laptop"), {"vocab": 512}), (catalog.scale("gpu"), WIDE))

@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
@@ -61,15 +63,36 @@ def test_write(make_run, tiny):
 '''
 
 
+@contextmanager
+def tree_of(commit: str) -> Iterator[Path]:
+    """Unpack a commit, without its results, for as long as it is needed; git says why where it can't."""
+    with tempfile.TemporaryDirectory() as place:
+        asked = ["git", "archive", commit, ":!results", ":!scores"]
+        archive = subprocess.run(asked, cwd=ROOT, stdout=subprocess.PIPE)
+        if archive.returncode:
+            sys.exit(2)
+        with tarfile.open(fileobj=BytesIO(archive.stdout)) as opened:
+            opened.extractall(place, filter="data")
+        yield Path(place)
+
+
+def run_child(place: Path, code: str, plugins: Sequence[str], **variables: object) -> None:
+    """Run a test file in a tree, with that tree's code and fixtures, on one thread."""
+    with tempfile.TemporaryDirectory() as folder:
+        child = Path(folder, "test_child.py")
+        child.write_text(code, encoding="utf-8")
+        own = {"PYTHONPATH": place, "OMP_NUM_THREADS": 1} | variables
+        options = ["-q", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "addopts="]
+        options += [option for plugin in plugins for option in ("-p", plugin)]
+        environment = os.environ | {key: str(value) for key, value in own.items()}
+        subprocess.run([sys.executable, "-m", "pytest", *options, child], check=True, cwd=place, env=environment)
+
+
 def trained(place: Path, steps: int) -> dict[str, dict]:
     """Return losses, norms, weights and code of every arm of a tree."""
     with tempfile.TemporaryDirectory() as folder:
-        out, child = Path(folder, "found.json"), Path(folder, "test_child.py")
-        own = {"PYTHONPATH": place, "SAME_LOSSES_OUT": out, "SAME_LOSSES_STEPS": steps, "OMP_NUM_THREADS": 1}
-        options = ["-q", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "tests.conftest", "-o", "addopts="]
-        child.write_text(CHILD, encoding="utf-8")
-        command = [sys.executable, "-m", "pytest", *options, child]
-        subprocess.run(command, check=True, cwd=place, env=os.environ | {key: str(own[key]) for key in own})
+        out = Path(folder, "found.json")
+        run_child(place, CHILD, ["tests.conftest"], SAME_LOSSES_OUT=out, SAME_LOSSES_STEPS=steps)
         return json.loads(out.read_text(encoding="utf-8"))
 
 
@@ -110,21 +133,17 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--adopt", metavar="SCALE", default="", help="keep this scale's runs of bit-equal arms")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        asked = ["git", "archive", options.commit, ":!results", ":!scores"]
-        archive = subprocess.run(asked, cwd=ROOT, stdout=subprocess.PIPE)
-        if archive.returncode:
-            sys.exit(2)  # git has said why
-        with tarfile.open(fileobj=BytesIO(archive.stdout)) as opened:
-            opened.extractall(place, filter="data")
-        before = trained(Path(place), options.steps)
+    with tree_of(options.commit) as place:
+        before = trained(place, options.steps)
     now = trained(ROOT, options.steps)
     differences = {arm: difference(before[arm], now[arm]) for arm in before if arm in now}
     equal = [arm for arm, words in differences.items() if not words]
     print("", *(f"{arm}: {words}" for arm, words in differences.items() if words), sep="\n")
     new, gone = sorted(now.keys() - before.keys()), sorted(before.keys() - now.keys())
-    print(f"{len(equal)} of {len(differences)} arms train to the same bits as at {options.commit} in "
-          f"{options.steps} steps; new: {', '.join(new) or 'none'}; gone: {', '.join(gone) or 'none'}")  # fmt: skip
+    print(
+        f"{len(equal)} of {len(differences)} arms train to the same bits as at {options.commit} in "
+        f"{options.steps} steps; new: {', '.join(new) or 'none'}; gone: {', '.join(gone) or 'none'}"
+    )
     if options.adopt:
         adopted = adopt(runs_of(make_plan(options.adopt)), {arm: before[arm]["code"] for arm in equal})
         print(f"{len(adopted)} runs of scale '{options.adopt}' are kept as made by today's code")

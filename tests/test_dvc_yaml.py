@@ -111,7 +111,7 @@ def test_dvc_removes_no_text_runs_or_scores(file):
         assert file == "dvc.yaml" or about["cache"] is False
 
 
-def test_every_sweep_is_a_stage_and_has_its_results_where_they_are_committed():
+def test_every_sweep_is_a_stage_with_committed_results():
     scale_of = content("recipes/sweeps/dvc.yaml")["vars"][0]["scale_of"]
     assert scale_of.keys() == {path.stem for path in ROOT.glob("recipes/sweeps/*.yaml")} - {"dvc"}
     committed = {

@@ -67,8 +67,12 @@ def test_a_recipe_of_a_made_mix_runs_to_its_figure(tmp_path, monkeypatch, catalo
 def test_every_recipe_is_run_at_a_smoke_scale(catalog):
     smoke = {name for scale in ("smoke", *SCALES) for name in catalog.at(scale).recipes}
     drawn_elsewhere = {  # other tests draw them
-        "token_ladder", "size_ladder", "premise_by_size", "leaderboard", "gpu_width",
-    }  # fmt: skip
+        "token_ladder",
+        "size_ladder",
+        "premise_by_size",
+        "leaderboard",
+        "gpu_width",
+    }
     too_large = {"pretraining_350m", "pretraining_1b"}  # the paper's own sizes; their runs begin in tests/distributed
     published = set(catalog.at("smollm2").recipes)  # tests/published has a tiny model
     assert catalog.recipes.keys() - smoke == drawn_elsewhere | too_large | published

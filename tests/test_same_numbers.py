@@ -21,11 +21,17 @@ ENDS = {
     "laptop/benchmark_scores": "accuracy; accuracy of dense",
     "laptop/training_stability": "spikes; spikes, official start; spikes, own rate",
     "needle/needle": "; ".join(
-        f"{what}, {variant}" for variant in ("main", "longer", "longer-anew") for what in
-        ("chosen", "generated", *(f"depth {depth:g}" for depth in (0, 0.25, 0.5, 0.75, 1)), "another key's value")
+        f"{what}, {variant}"
+        for variant in ("main", "longer", "longer-anew")
+        for what in (
+            "chosen",
+            "generated",
+            *(f"depth {depth:g}" for depth in (0, 0.25, 0.5, 0.75, 1)),
+            "another key's value",
+        )
     ),
     "recall/associative_recall": "all, 65 tokens; first, 65 tokens; all, 129 tokens; first, 129 tokens",
-}  # fmt: skip
+}
 """Panels of data.csv whose intervals are of shares."""
 NEW = {
     "leaderboard/leaderboard": {("shape",), ("estimates", "equal-size", "")},

@@ -16,10 +16,18 @@ from tests.made_up import write_arms
 
 FLOOR, AMPLITUDE, EXPONENT, UNIT = 2.0, 1.2, 0.4, 4e6
 GAIN = {
-    "dense": 0.0, "stem-third": 0.05, "stem-full": 0.09, "token-only": -0.06, "up-removed": -0.08,
-    "stem-frozen": -0.07, "stem-dagger-full": 0.095, "value-embeddings": 0.04, "bigram-input": 0.9,
-    "input-add": 0.03, "ngram-table": 0.12,
-}  # fmt: skip
+    "dense": 0.0,
+    "stem-third": 0.05,
+    "stem-full": 0.09,
+    "token-only": -0.06,
+    "up-removed": -0.08,
+    "stem-frozen": -0.07,
+    "stem-dagger-full": 0.095,
+    "value-embeddings": 0.04,
+    "bigram-input": 0.9,
+    "input-add": 0.03,
+    "ngram-table": 0.12,
+}
 FLOPS = {"stem-third": 9.5, "stem-full": 8.7, "up-removed": 8.7, "token-only": 7.4}
 PARAMETERS = {1: 135_072, 2: 408_384}
 

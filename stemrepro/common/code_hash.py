@@ -17,15 +17,18 @@ UNMEANT = ("kind", "type_comment", "type_ignores")
 def canonical(node: object) -> str:
     """Return a syntax tree as text, the same in every version of Python: empty fields exist in some versions alone."""
     if isinstance(node, list):
-        comments = {part for part in node if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)}
-        comments |= {part for part in node if isinstance(part, ast.Pass)}
-        return f"[{','.join(canonical(part) for part in node if part not in comments)}]"
+        comments = [part for part in node if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)]
+        said = [part for part in node if part not in comments and not isinstance(part, ast.Pass)]
+        return f"[{','.join(map(canonical, said))}]"
     if not isinstance(node, ast.AST):
         return f"{type(node).__name__} {hex(node) if type(node) is int else ascii(node)}"
     fields = {name: value for name, value in ast.iter_fields(node) if name not in UNMEANT}
     if isinstance(node, ast.JoinedStr):  # text in an f-string is one part; some versions leave it empty or in pieces
         pieces = itertools.groupby(node.values, lambda part: isinstance(part, ast.Constant))
-        parts = [["".join(part.value for part in group)] if text else [*group] for text, group in pieces]
+        parts = [
+            ["".join(str(part.value) for part in group if isinstance(part, ast.Constant))] if text else [*group]
+            for text, group in pieces
+        ]
         fields["values"] = [part for group in parts for part in group if part != ""]
     texts = {name: canonical(fields[name]) for name in sorted(fields)}
     said = [f"{name}={text}" for name, text in texts.items() if text not in ("NoneType None", "[]")]
@@ -65,11 +68,11 @@ def _read(file: Path) -> tuple[str, frozenset[Path]]:
 
 def files(places: Iterable[str | Path], without: Iterable[str] = ()) -> list[Path]:
     """Return modules or files and all that they import, but not what only the modules `without` import."""
-    out, reached = {file_of(module) for module in without}, []
+    out, reached = {file_of(module) for module in without}, list[Path]()
     for place in places:
-        reached.append(place if isinstance(place, Path) else file_of(place))
-        if reached[-1] is None:
+        if (file := place if isinstance(place, Path) else file_of(place)) is None:
             raise ValueError(f"{place} is no module of {PACKAGE.name}")
+        reached.append(file)
     for file in reached:
         reached += _read(file)[1] - {*reached} - out
     return sorted({*reached} - out)

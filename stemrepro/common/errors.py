@@ -16,13 +16,7 @@ class UserError(Exception):
 
 
 def unknown(what: str, name: str, choices: Iterable[str], where: str) -> UserError:
-    """Return the error for an unknown name: it names the nearest choice, and all choices, or some of many.
-
-    Args:
-        what: "arm", "scale", ...
-        choices: the names that exist.
-        where: the file or folder that has them.
-    """
+    """Return the error for an unknown `what` that `where` hasn't: with the nearest choice, and all choices, or some."""
     names = list(choices)
     near = get_close_matches(name, names, n=1)
     meant = f"; did you mean '{near[0]}'?" if near else ""

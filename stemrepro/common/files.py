@@ -18,11 +18,7 @@ from stemrepro.common.errors import UserError
 
 
 def atomic_write(path: Path | str, content: str | bytes) -> None:
-    """Write `content` so that `path` holds either its old bytes or all of the new ones, even after a power cut.
-
-    Raises:
-        UserError: the disk is full or the folder may not be written.
-    """
+    """Write so that `path` holds its old bytes or all new ones, even after a power cut; UserError: it can't be."""
     path, temporary = Path(path), None
     data = content.encode() if isinstance(content, str) else content
     try:
@@ -45,7 +41,7 @@ def atomic_write(path: Path | str, content: str | bytes) -> None:
         raise
 
 
-def sync(file: IO) -> None:
+def sync(file: IO[Any]) -> None:
     """Put what was written to an open file on its disk; OSError, with the file's name, where that is refused."""
     file.flush()
     try:
@@ -108,24 +104,18 @@ def _parsed(path: Path, read: Callable[[str], Any]) -> Any:
         raise damaged(path, error) from error
 
 
-def read_json(path: Path) -> dict | list:
+def read_json(path: Path) -> Any:
     """Return a JSON file; UserError when it is damaged."""
     return _parsed(path, json.loads)
 
 
-def read_rows(path: Path) -> list[dict]:
+def read_rows(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a JSON-lines file; UserError when it is damaged."""
     return _parsed(path, lambda text: [json.loads(line) for line in text.split("\n") if line])
 
 
 def within(folder: Path, path: Path) -> Path:
-    """Return `path` if it leads to nothing outside the folder.
-
-    The files in a snapshot of Hugging Face's cache are links to the blobs next to it; they are allowed.
-
-    Raises:
-        UserError: it leads elsewhere.
-    """
+    """Return `path` if it leads to nothing outside the folder, or to a blob next to a snapshot of Hugging Face's."""
     home, place = folder.resolve(), path.resolve()
     blobs = home.parents[1] / "blobs" if home.parent.name == "snapshots" else home
     if not (place.is_relative_to(home) or place.is_relative_to(blobs)):
@@ -144,7 +134,7 @@ def digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
-def flat(value: dict, prefix: str = "") -> dict:
+def flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Flatten nested mappings: {'a': {'b': 1}} -> {'a.b': 1}."""
     result = {}
     for key, inner in value.items():

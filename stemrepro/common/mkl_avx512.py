@@ -20,11 +20,7 @@ SOURCE = f"int {ANSWER}(void) {{ return 1; }}\n"
 
 
 def built() -> Path:
-    """Return the library, which is made on its first use.
-
-    Raises:
-        OSError, subprocess.CalledProcessError: there is no working C compiler.
-    """
+    """Return the library, made on its first use; OSError or CalledProcessError: there is no working C compiler."""
     library = private_folder() / "mkl_avx512.so"
     if not library.exists():
         aside = library.with_name(f".{library.name}.{secrets.token_hex(4)}")

@@ -2,22 +2,15 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
 BAR = "{desc}: {percentage:3.0f}%|{bar:10}| {elapsed} so far, {remaining} left{postfix}"
 LINE = "{desc}: {percentage:.0f}%, {remaining} left{postfix}"
+STEADY: dict[str, Any] = {"miniters": 0, "smoothing": 0, "delay": 1e-9, "leave": False, "disable": False}
+"""TQDM_DISABLE is for bars of others."""
 Item = TypeVar("Item")
-
-
-class Task(Protocol):
-    """A long task: `total` units, of `cost` compared with other tasks; one that resumes may begin in its middle."""
-
-    name: str
-    total: int
-    cost: float
-    resumes: bool
 
 
 class _Log:
@@ -47,11 +40,12 @@ def bar(what: str, total: float | None, done: float = 0) -> tqdm:
     The time left follows from the mean pace, without what was done before.
     """
     terminal = sys.stderr.isatty()
-    look = {"dynamic_ncols": True, "mininterval": 0.5} if terminal else {"ncols": 80, "mininterval": 60, "position": 0}
+    look: dict[str, Any] = (
+        {"dynamic_ncols": True, "mininterval": 0.5} if terminal else {"ncols": 80, "mininterval": 60, "position": 0}
+    )
     style = {"bar_format": BAR if terminal else LINE} if total else {}
-    file = sys.stderr if terminal else _Log()  # below, TQDM_DISABLE is for bars of others
-    return tqdm(desc=what, total=total, initial=done, file=file, miniters=0, smoothing=0, delay=1e-9, leave=False,
-                disable=False, **look, **style)  # fmt: skip
+    file = sys.stderr if terminal else _Log()
+    return tqdm(desc=what, total=total, initial=done, file=file, **STEADY, **look, **style)
 
 
 def track(items: Iterable[Item], what: str, total: float | None = None) -> Iterator[Item]:
@@ -63,14 +57,12 @@ def track(items: Iterable[Item], what: str, total: float | None = None) -> Itera
 
 
 class Course:
-    """Tasks that run some at a time, under one bar by their cost.
+    """Tasks, as `workers.Job` has them, that run some at a time, under one bar by their cost.
 
-    Args:
-        what: names what is done to the tasks, in a word.
-        done: tasks that had nothing left to do.
+    `done` more of them had nothing left to do. One that resumes may begin in its middle.
     """
 
-    def __init__(self, what: str, tasks: Sequence[Task], done: int = 0) -> None:
+    def __init__(self, what: str, tasks: Sequence[Any], done: int = 0) -> None:
         self.tasks, self.done, self.ended = list(tasks), done, 0
         self.at: dict[int, int] = {}
         self.cost = sum(task.cost for task in tasks)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from pydantic import ConfigDict
 
@@ -104,7 +105,7 @@ class Trained(Made):
     params_hash: str
 
 
-def read_provenance(path: Path, kind: type[Made] = Made) -> dict:
+def read_provenance(path: Path, kind: type[Made] = Made) -> dict[str, Any]:
     """Read a provenance.json; UserError where it is missing or damaged."""
     value = read_json(path)
     try:
@@ -123,7 +124,7 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def provenance() -> dict:
+def provenance() -> dict[str, Any]:
     """Return commit, date (UTC), versions and machine."""
     return {
         "commit": commit(),

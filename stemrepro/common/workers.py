@@ -23,6 +23,7 @@ from multiprocessing import resource_tracker, util
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from queue import Empty
+from typing import Any
 
 from stemrepro.common.errors import UserError, of_system
 from stemrepro.common.progress import Course
@@ -56,15 +57,15 @@ class Job:
     """
 
     function: str
-    run: object
+    run: Any
     name: str
     total: int
-    arguments: dict = field(default_factory=dict)
+    arguments: dict[str, Any] = field(default_factory=dict)
     cost: float = 1.0
     resumes: bool = False
 
 
-_shared: dict = {}
+_shared: dict[str, Any] = {}
 """What a worker has from its parent: the queue of reports."""
 
 
@@ -78,11 +79,12 @@ def cores() -> int:
 
 
 def _leave_when_parent_ends() -> None:
-    multiprocessing.parent_process().join()  # also where the system can't tell
+    if parent := multiprocessing.parent_process():
+        parent.join()  # also where the system can't tell
     os._exit(1)
 
 
-def _begin(queue: object, threads: int, slots: Synchronized) -> None:
+def _begin(queue: object, threads: int, slots: "Synchronized[int]") -> None:
     leave_with_parent()
     threading.Thread(target=_leave_when_parent_ends, daemon=True).start()
     _shared.update(queue=queue)
@@ -139,7 +141,7 @@ def fork_server(threads: int, *preload: str) -> multiprocessing.context.ForkServ
     return context
 
 
-def _result(future: Future, job: Job, course: Course) -> object:
+def _result(future: Future[Any], job: Job, course: Course) -> object:
     try:
         return future.result()
     except UserError:

@@ -127,10 +127,13 @@ Dumper: type = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 """The C library's where PyYAML has it, which is several times as fast."""
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+_SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_SafeLoader):  # type: ignore[misc]
     """YAML whose mappings name a key once."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         if len(keys) < len(node.value):
             raise yaml.constructor.ConstructorError(None, None, "a key must be a word", node.start_mark)
@@ -139,7 +142,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         return super().construct_mapping(node, deep)
 
 
-def read_yaml(path: Path) -> dict:
+def read_yaml(path: Path) -> dict[str, Any]:
     """Read the mapping of a YAML file. UserError: the file is missing, unreadable or no YAML, or names a key twice."""
     try:
         value = yaml.load(path.read_text(encoding="utf-8"), _Loader)

@@ -2,6 +2,7 @@
 
 import inspect
 from pathlib import Path
+from typing import Any
 
 from stemrepro.config.training import RunTraining
 from stemrepro.measures import store
@@ -14,10 +15,50 @@ from stemrepro.training.run_folder import Settings
 BOUND = 1e-4
 """How far a logit of the exported model may be from ours, in float32; measured are a few 1e-5 at logits up to 20."""
 
+PAGE = """---
+library_name: transformers
+pipeline_tag: text-generation
+tags: {tags}
+---
 
-def _record(scale: str, settings: Settings, made: dict) -> list[str]:
+# {title}
+
+A run of stemrepro, which reproduces [STEM: Scaling Transformers with Embedding Modules](https://arxiv.org/abs/2601.10639).
+
+{record}
+
+## Load
+
+{begins}. Made for transformers 5.
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("FOLDER"{trust})
+model = AutoModelForCausalLM.from_pretrained("FOLDER"{trust})
+inputs = tokenizer("The capital of Germany is", return_tensors="pt")
+print(tokenizer.decode(model.generate(**inputs, max_new_tokens=20, do_sample=False)[0]))
+```
+
+`lm_eval --model hf --model_args pretrained=FOLDER{arguments}` scores it.
+
+## Scores
+
+{scores}
+
+## Limits
+
+{limits}
+
+## Data and licences
+
+[data_card.md](data_card.md) names every source of the text with licence and attribution. {code}
+"""
+
+
+def _record(scale: str, settings: Settings, made: dict[str, Any]) -> list[str]:
     model, training, counts = settings.model, settings.training, parameter_counts(settings.model)
-    network = inspect.getdoc(ffn_class(model.ffn if model.replaced_layers else "dense"))
+    network = inspect.getdoc(ffn_class(model.ffn if model.replaced_layers else "dense")) or ""
     placed = f"{', '.join(map(str, model.replaced_layers))} of 0 to {model.layers - 1}; the others are dense"
     rows = {
         "arm": f"`{settings.address}` of scale `{scale}`, seed {settings.seed}",
@@ -82,32 +123,20 @@ def _limits(model: ModelConfig, training: RunTraining) -> list[str]:
     return [f"- {line}" for line in lines]
 
 
-def card(scale: str, settings: Settings, provenance: dict, losses: Path) -> str:
-    """Return the folder's README.md.
-
-    Args:
-        losses: where the scores of the run's arm would be.
-    """
+def card(scale: str, settings: Settings, provenance: dict[str, Any], losses: Path) -> str:
+    """Return the folder's README.md; `losses` is where the scores of the run's arm would be."""
     trust, begins, tags = "", "Plain Llama", "[research]"
     if settings.model.replaced_layers:
         trust, tags = ", trust_remote_code=True", "[research, stem]"
         begins = "`trust_remote_code` runs modeling_stem.py of this folder; read it before"
-    return "\n".join([
-        "---", "library_name: transformers", "pipeline_tag: text-generation", f"tags: {tags}", "---", "",
-        f"# {settings.address}, seed {settings.seed}", "",
-        "A run of stemrepro, which reproduces "
-        "[STEM: Scaling Transformers with Embedding Modules](https://arxiv.org/abs/2601.10639).", "",
-        *_record(scale, settings, provenance), "",
-        "## Load", "", f"{begins}. Made for transformers 5.", "", "```python",
-        "from transformers import AutoModelForCausalLM, AutoTokenizer", "",
-        f'tokenizer = AutoTokenizer.from_pretrained("FOLDER"{trust})',
-        f'model = AutoModelForCausalLM.from_pretrained("FOLDER"{trust})',
-        'inputs = tokenizer("The capital of Germany is", return_tensors="pt")',
-        "print(tokenizer.decode(model.generate(**inputs, max_new_tokens=20, do_sample=False)[0]))", "```", "",
-        f"`lm_eval --model hf --model_args pretrained=FOLDER{trust.replace(' ', '')}` scores it.", "",
-        "## Scores", "", *_scores(settings, losses), "",
-        "## Limits", "", *_limits(settings.model, settings.training), "",
-        "## Data and licences", "",
-        "[data_card.md](data_card.md) names every source of the text with licence and attribution. "
-        "The code in this folder is Apache-2.0.", "",
-    ])  # fmt: skip
+    return PAGE.format(
+        tags=tags,
+        code="The code in this folder is Apache-2.0.",
+        title=f"{settings.address}, seed {settings.seed}",
+        record="\n".join(_record(scale, settings, provenance)),
+        begins=begins,
+        trust=trust,
+        arguments=trust.replace(" ", ""),
+        scores="\n".join(_scores(settings, losses)),
+        limits="\n".join(_limits(settings.model, settings.training)),
+    )

@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from safetensors.torch import save
 from tokenizers import Tokenizer
@@ -11,7 +12,7 @@ from tokenizers.processors import TemplateProcessing
 
 from stemrepro.api import load
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import atomic_write, damaged, write_json
+from stemrepro.common.files import atomic_write, damaged, json_text
 from stemrepro.common.provenance import Trained, read_provenance
 from stemrepro.convert.card import card
 from stemrepro.convert.weights import check, settings, weights
@@ -25,12 +26,8 @@ MID = "mid"
 """The text that has another data card."""
 
 
-def _tokenizer_files(tokenizer: Tokenizer, context: int, begins: bool) -> dict[str, str | dict]:
-    """Return tokenizer.json and its settings.
-
-    Args:
-        begins: whether a text begins after an end mark.
-    """
+def _tokenizer_files(tokenizer: Tokenizer, context: int, begins: bool) -> dict[str, str | dict[str, Any]]:
+    """Return tokenizer.json and its settings; `begins`: a text begins after an end mark."""
     exported = Tokenizer.from_str(tokenizer.to_str())
     if begins:
         exported.post_processor = TemplateProcessing(
@@ -84,7 +81,7 @@ def export(run: Path, out: Path, data: Path, scores: Path, results: Path) -> Non
         raise damaged(record, "it is of a run with other settings")
     losses = scores / scale
     ends = {"bos_token_id": END_OF_DOCUMENT, "eos_token_id": END_OF_DOCUMENT, "pad_token_id": END_OF_DOCUMENT}
-    files = {
+    files: dict[str, str | bytes | dict[str, Any]] = {
         "README.md": card(scale, made_with, made, losses),
         "data_card.md": _data_card(made_with.data.mix, scale, results),
         "config.json": settings(loaded.model, loaded.context),
@@ -98,7 +95,7 @@ def export(run: Path, out: Path, data: Path, scores: Path, results: Path) -> Non
     aside = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
     try:
         for name, content in files.items():
-            (write_json if isinstance(content, dict) else atomic_write)(aside / name, content)
+            atomic_write(aside / name, json_text(content) if isinstance(content, dict) else content)
         aside.chmod(0o755)
         os.rename(aside, out)
     except BaseException:

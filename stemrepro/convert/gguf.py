@@ -1,6 +1,7 @@
 """A dense model and its tokenizer from a GGUF file of a Llama with a byte-level BPE, its weights dequantised."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from gguf import GGUFReader, dequantize
@@ -12,16 +13,22 @@ from stemrepro.model.config import JSON, ModelConfig
 from stemrepro.model.transformer import Decoder
 
 NAMES = {
-    "attn_norm": "attention_norm", "attn_q": "attention.query", "attn_k": "attention.key", "attn_v": "attention.value",
-    "attn_output": "attention.out", "ffn_norm": "ffn_norm", "ffn_gate": "ffn.gate", "ffn_up": "ffn.up",
+    "attn_norm": "attention_norm",
+    "attn_q": "attention.query",
+    "attn_k": "attention.key",
+    "attn_v": "attention.value",
+    "attn_output": "attention.out",
+    "ffn_norm": "ffn_norm",
+    "ffn_gate": "ffn.gate",
+    "ffn_up": "ffn.up",
     "ffn_down": "ffn.down",
-}  # fmt: skip
+}
 """Our names of a layer's weights, by the format's."""
 DIGITS_APART = {"smollm": True, "gpt-2": False, "default": False}
 """Whether a word's digits are tokens of their own, by the format's name of how text is cut into words."""
 
 
-def _fields(reader: GGUFReader, path: Path) -> dict:
+def _fields(reader: GGUFReader, path: Path) -> dict[str, Any]:
     try:
         about = {name: field.contents() for name, field in reader.fields.items()}
     except (ValueError, IndexError, UnicodeDecodeError) as error:
@@ -31,17 +38,21 @@ def _fields(reader: GGUFReader, path: Path) -> dict:
     return about
 
 
-def _shape(about: dict) -> ModelConfig:
+def _shape(about: dict[str, Any]) -> ModelConfig:
     """Return the shape that the file names."""
     heads = int(about["llama.attention.head_count"])
-    return JSON.validate_python({
-        "vocab": len(about["tokenizer.ggml.tokens"]), "width": int(about["llama.embedding_length"]),
-        "layers": int(about["llama.block_count"]), "heads": heads,
-        "kv_heads": int(about.get("llama.attention.head_count_kv", heads)),
-        "ffn_width": int(about["llama.feed_forward_length"]),
-        "norm_eps": float(about["llama.attention.layer_norm_rms_epsilon"]),
-        "rope_base": float(about.get("llama.rope.freq_base", 10000.0)),
-    })  # fmt: skip
+    return JSON.validate_python(
+        {
+            "vocab": len(about["tokenizer.ggml.tokens"]),
+            "width": int(about["llama.embedding_length"]),
+            "layers": int(about["llama.block_count"]),
+            "heads": heads,
+            "kv_heads": int(about.get("llama.attention.head_count_kv", heads)),
+            "ffn_width": int(about["llama.feed_forward_length"]),
+            "norm_eps": float(about["llama.attention.layer_norm_rms_epsilon"]),
+            "rope_base": float(about.get("llama.rope.freq_base", 10000.0)),
+        }
+    )
 
 
 def _halves(weight: Tensor, heads: int) -> Tensor:
@@ -52,7 +63,7 @@ def _halves(weight: Tensor, heads: int) -> Tensor:
     return weight.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
 
 
-def _tokenizer(about: dict, path: Path) -> Tokenizer:
+def _tokenizer(about: dict[str, Any], path: Path) -> Tokenizer:
     kind, cut = about.get("tokenizer.ggml.model"), about.get("tokenizer.ggml.pre", "default")
     if kind != "gpt2" or cut not in DIGITS_APART:
         raise UserError(
@@ -72,12 +83,9 @@ def _tokenizer(about: dict, path: Path) -> Tokenizer:
 
 
 def load_gguf(path: Path) -> tuple[Decoder, Tokenizer]:
-    """Return the dense model of a file, in float32, in evaluation, and its tokenizer.
+    """Return a file's dense model, in float32, in evaluation, and tokenizer; logits are those of transformers.
 
-    Logits are those that transformers gives for the same file.
-
-    Raises:
-        UserError: the file is missing or damaged, or holds no Llama that this decoder can be.
+    UserError: the file is missing or damaged, or holds no Llama that this decoder can be.
     """
     try:
         reader = GGUFReader(path)

@@ -38,12 +38,18 @@ def _shape(path: Path) -> tuple[ModelConfig, bool]:
         raise UserError(f"{path}: rotary positions of type '{kind}'; only 'default', without scaling, can be loaded")
     try:
         heads, width = int(about["num_attention_heads"]), int(about["hidden_size"])
-        config = JSON.validate_python({
-            "vocab": int(about["vocab_size"]), "width": width, "layers": int(about["num_hidden_layers"]),
-            "heads": heads, "kv_heads": int(about.get("num_key_value_heads") or heads),
-            "ffn_width": int(about["intermediate_size"]), "norm_eps": float(about.get("rms_norm_eps", 1e-6)),
-            "rope_base": float(rope.get("rope_theta", about.get("rope_theta", 10000.0))),
-        })  # fmt: skip
+        config = JSON.validate_python(
+            {
+                "vocab": int(about["vocab_size"]),
+                "width": width,
+                "layers": int(about["num_hidden_layers"]),
+                "heads": heads,
+                "kv_heads": int(about.get("num_key_value_heads") or heads),
+                "ffn_width": int(about["intermediate_size"]),
+                "norm_eps": float(about.get("rms_norm_eps", 1e-6)),
+                "rope_base": float((about | rope).get("rope_theta", 10000.0)),
+            }
+        )
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path} has no shape of a Llama ({type(error).__name__}: {reason})") from error
@@ -61,7 +67,7 @@ def _weights(folder: Path) -> dict[str, Tensor]:
             names = sorted({str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()})
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UserError(f"{index} is damaged ({error}); fetch the folder again") from error
-    state = {}
+    state: dict[str, Tensor] = {}
     for name in names:
         try:
             state |= load_file(within(folder, folder / name))
@@ -81,9 +87,7 @@ def _ours(name: str) -> str | None:
 def load_llama(folder: Path) -> Decoder:
     """Return the dense model of a folder, in float32, in evaluation; its logits are those of transformers.
 
-    Raises:
-        UserError: it is no Llama that this decoder can be, or a weight is missing, unknown or of another shape; the
-            message names file and key.
+    UserError names file and key: no Llama that this decoder can be, or a weight is missing, or of another shape.
     """
     config, tied = _shape(within(folder, folder / "config.json"))
     with torch.device("meta"):  # memory is taken only for existing weights

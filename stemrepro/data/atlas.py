@@ -80,11 +80,7 @@ def read_atlas(path: Path) -> Atlas:
 
 
 def chosen(countries: Iterable[dict[str, str]], count: int, always: tuple[str, ...]) -> list[dict[str, str]]:
-    """Return `count` countries: those of `always`, then others in an order that has nothing to do with content.
-
-    Raises:
-        UserError: there are fewer, or one of `always` is missing.
-    """
+    """Return the countries of `always` and others by hash, `count` in all; UserError: there are fewer."""
     by_name = {country["name"]: country for country in countries}
     if missing := [name for name in always if name not in by_name]:
         raise UserError(f"the factbook has no country '{missing[0]}' with all relations; leave it out of 'always'")

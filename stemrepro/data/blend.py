@@ -12,6 +12,7 @@ of the own text's shards and of the others' files (stemrepro/data/shares.py).
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer
 
@@ -33,14 +34,15 @@ PIECE = 4000
 """Bytes per piece, at most."""
 
 
-def pieces(row: dict) -> Iterator[dict]:
+def pieces(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Return a document cut at line ends, and within lines that are longer than a piece."""
     lines = (
         line[first : first + PIECE]
         for line in row["text"].splitlines(keepends=True)
         for first in range(0, len(line), PIECE)
     )
-    kept, size, number = [], 0, 0
+    size = number = 0
+    kept: list[str] = []
     for line in lines:
         if kept and size + len(line.encode()) > PIECE:
             yield row | {"id": f"{row['id']}#{number}", "text": "".join(kept)}
@@ -50,17 +52,15 @@ def pieces(row: dict) -> Iterator[dict]:
     yield row | {"id": f"{row['id']}#{number}", "text": "".join(kept)}
 
 
-def so_many(name: str, rows: Iterable[dict], tokens: int, tokenizer: Tokenizer) -> list[dict]:
+def so_many(name: str, rows: Iterable[dict[str, Any]], tokens: int, tokenizer: Tokenizer) -> list[dict[str, Any]]:
     """Return pieces of training documents that come to `tokens` tokens, with an end mark each.
 
-    The last one is cut where a token ends.
-
-    Raises:
-        UserError: all pieces come to fewer.
+    The last one is cut where a token ends. UserError: all pieces come to fewer.
     """
     every = [piece for row in rows if row["split"] == "train" for piece in pieces(row)]
     every.sort(key=lambda row: order(row["source"], row["id"]))
-    left, kept = tokens, []
+    left = tokens
+    kept: list[dict[str, Any]] = []
     for first in range(0, len(every), 256):
         part = every[first : first + 256]
         for row, encoded in zip(part, tokenizer.encode_batch([row["text"] for row in part]), strict=True):
@@ -74,7 +74,7 @@ def so_many(name: str, rows: Iterable[dict], tokens: int, tokenizer: Tokenizer) 
     return kept
 
 
-def _about(report: dict) -> dict:
+def _about(report: dict[str, Any]) -> dict[str, Any]:
     sources = list(report["sources"].values())
     return {key: "; ".join(dict.fromkeys(about[key] for about in sources if about[key])) for key in sources[0]}
 
@@ -89,7 +89,7 @@ def files_of_part(part: str, mix: Mix, raw: Path, tokenizer_file: Path, folder: 
     return [File(part, folder / "blocks" / file["name"], file["tokens"]) for file in files_of(about, "train")]
 
 
-def write_shares(mix: BlendMix, tokens: int, tokenizer_file: Path, out: Path, own: Path) -> dict:
+def write_shares(mix: BlendMix, tokens: int, tokenizer_file: Path, out: Path, own: Path) -> dict[str, Any]:
     """Write `out`/blocks/<text>-<number>.bin, the blend's training split in shards; return what its index says."""
     index = read_index(own)
     shutil.rmtree(out / "blocks", ignore_errors=True)
@@ -111,9 +111,15 @@ def write_shares(mix: BlendMix, tokens: int, tokenizer_file: Path, out: Path, ow
 
 
 def write_blend(
-    name: str, mix: BlendMix, tokens: int, base: Path, tokenizer_file: Path, out: Path, card: Path,
+    name: str,
+    mix: BlendMix,
+    tokens: int,
+    base: Path,
+    tokenizer_file: Path,
+    out: Path,
+    card: Path,
     own: Path | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Write `out`/raw and `out`/parts (the other texts, read and cleaned), `out`/corpus, `out`/blocks, and a data card.
 
     Args:

@@ -1,6 +1,7 @@
 """The data card: what text and which benchmark items a scale uses, under which licence."""
 
 from pathlib import Path
+from typing import Any
 
 from stemrepro.common.files import atomic_write, read_json
 from stemrepro.data.atlas import FILE, Atlas, read_atlas
@@ -9,7 +10,7 @@ from stemrepro.data.items import BENCHMARKS, NGRAM
 from stemrepro.data.near_duplicates import JACCARD, WORDS
 
 
-def _items_table(items: dict) -> list[str]:
+def _items_table(items: dict[str, Any]) -> list[str]:
     lines = [
         "",
         f"Benchmark items. Held-out ones that share a run of {NGRAM} words with the training text (shorter ones: "
@@ -50,11 +51,7 @@ def _facts(atlas: Atlas) -> list[str]:
 
 
 def data_card(mix: Path, folder: Path, out: Path) -> None:
-    """Write the data card: source, licence, documents, bytes, words and tokens of the text; items of the benchmarks.
-
-    Args:
-        mix: folder of the data mix (corpus/corpus.json, items/items.json where it has items).
-    """
+    """Write the card of a mix's folder: source, licence, and counts of the text and of benchmark items."""
     report, index = read_json(mix / "corpus" / "corpus.json"), read_json(folder / "index.json")
     listed = mix / "items" / "items.json"
     items = read_json(listed) if listed.exists() else {}

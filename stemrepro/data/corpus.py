@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_json, write_json
@@ -45,8 +46,7 @@ PLAIN, WITH_SYMBOLS = r"\w+", r"\w+|[^\w\s]"
 """What is compared in a text."""
 
 
-def about_sources(mix: Mix) -> dict[str, dict]:
-    """Return title, licence and attribution of each source of a mix."""
+def _about_sources(mix: Mix) -> dict[str, dict[str, Any]]:
     if mix.kind == "hub":
         title = f"{mix.dataset}, {mix.config or 'default'}, {mix.split}"
         return {"hub": {"title": title, "licence": mix.licence, "attribution": mix.attribution}}
@@ -119,12 +119,9 @@ def drop_near_duplicates(documents: Iterable[Document], compared: str = PLAIN) -
 
 
 def drop_near_passages(documents: list[Document]) -> tuple[list[Document], dict[str, int]]:
-    """Remove near-duplicates of earlier passages, of any source, and documents that have nothing else.
+    """Return documents without near-duplicates of earlier passages of any source, and how many each source lost.
 
     Passages of fewer than 30 characters stay, as they do in `drop_repeated_passages`.
-
-    Returns:
-        The documents, and how many passages each source lost.
     """
     every = [passage for document in documents for passage in document.passages]
     repeated = iter(near_duplicates([text if len(text) >= DUPLICATE_LENGTH else "" for text in every]))
@@ -138,10 +135,7 @@ def drop_near_passages(documents: list[Document]) -> tuple[list[Document], dict[
 
 
 def some_prose(documents: list[Document], kilobytes: int) -> list[Document]:
-    """Return documents up to a size, in the order of their ids' hashes.
-
-    The factbook's are left out: they state facts that a model must not learn.
-    """
+    """Return documents up to a size, by hash, none of the factbook: they state facts that a model must not learn."""
     left, kept = 1000 * kilobytes, []
     for document in sorted(documents, key=hash_order):
         size = len(document.text.encode())
@@ -154,14 +148,9 @@ def some_prose(documents: list[Document], kilobytes: int) -> list[Document]:
 def made_text(
     mix: Mix, raw: Path, out: Path, prose: list[Document], kept: list[Document]
 ) -> tuple[tuple[str, ...], list[tuple[Document, str]]]:
-    """Make a mix's own documents; for a mix of facts, also write the facts.
+    """Make a mix's own documents, and write the facts of a mix of facts; `kept` are documents that stay as they are.
 
-    Args:
-        kept: those of them that are in the corpus as they are.
-
-    Returns:
-        The words that are to be one token each, and the documents with their splits; both are empty for a mix of text
-        alone.
+    Return the words that are to be one token each, and the documents with their splits; of a mix of text alone none.
     """
     if mix.kind == "facts":
         countries = chosen(read_countries(mix, raw), mix.entities, mix.always)
@@ -187,9 +176,9 @@ def made_text(
     return (), []
 
 
-def write_corpus(rows: list[dict], out: Path, about: dict) -> None:
+def write_corpus(rows: list[dict[str, Any]], out: Path, about: dict[str, Any]) -> None:
     """Write `out`/corpus.parquet, and `out`/corpus.json: `about`, documents, bytes and words by source and split."""
-    counts: dict = {}
+    counts: dict[str, Any] = {}
     for row in rows:
         cells = counts.setdefault(row["source"], {split: {"documents": 0, "bytes": 0, "words": 0} for split in SPLITS})
         cell = cells[row["split"]]
@@ -204,19 +193,18 @@ def write_corpus(rows: list[dict], out: Path, about: dict) -> None:
 def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
     """Write `out`/corpus.parquet (source, id, split, text) and `out`/corpus.json (what was read, dropped and kept).
 
-    Raises:
-        UserError: an input is missing or damaged, or a source has no document in one of the splits.
+    UserError: an input is missing or damaged, or a source has no document in one of the splits.
     """
     revision = read_json(raw / "hub.json")["revision"] if mix.kind == "hub" else None
-    about = {source: about | {"revision": revision} for source, about in about_sources(mix).items()}
+    about = {source: about | {"revision": revision} for source, about in _about_sources(mix).items()}
     if is_large(mix):
-        read, removed = read_json(raw / "hub.json")["documents"], {"repeated_passages_only": 0, "near_duplicates": 0}
-        write_corpus(sample_rows(raw), out, {"mix": name, "sources": about, "documents_read": read, "removed": removed})
+        read, none = read_json(raw / "hub.json")["documents"], {"repeated_passages_only": 0, "near_duplicates": 0}
+        write_corpus(sample_rows(raw), out, {"mix": name, "sources": about, "documents_read": read, "removed": none})
         return
     documents = list(track(read_documents(mix, raw), "reading"))
     compared = WITH_SYMBOLS if mix.kind == "hub" else PLAIN
     unique = list(drop_repeated_passages(documents, compared))
-    removed = {"repeated_passages_only": len(documents) - len(unique)}
+    removed: dict[str, Any] = {"repeated_passages_only": len(documents) - len(unique)}
     if mix.kind == "archives" and mix.near_duplicates == "passages":
         kept, removed["near_duplicate_passages"] = drop_near_passages(unique)
     else:

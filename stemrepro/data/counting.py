@@ -8,6 +8,7 @@ window of text and length) and cache.csv (a line per stretch of text, cache size
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,10 +35,7 @@ STRETCHES = 8
 
 
 def streams(corpus: Path, tokenizer_file: Path) -> dict[str, np.ndarray]:
-    """Return each source's documents of all splits as one row: {source: int64 [tokens]}.
-
-    Documents are in the order of their ids' hashes.
-    """
+    """Return each source's documents of all splits, by their ids' hashes, as one row: {source: int64 [tokens]}."""
     tokenizer = read_tokenizer(tokenizer_file)
     rows = read_corpus(corpus)
     rows.sort(key=lambda row: order(row["source"], row["id"]))
@@ -60,12 +58,9 @@ def lengths(tokens: int, longest: int) -> list[int]:
 
 
 def distinct_tokens(stream: np.ndarray, longest: int) -> pd.DataFrame:
-    """Count distinct tokens among the first n of every window, for every length n.
+    """Count distinct tokens among the first n of windows that lie evenly spread, for every length n.
 
-    Windows don't overlap and lie evenly spread.
-
-    Raises:
-        UserError: the text is too short for FEWEST_WINDOWS windows of SHORTEST tokens.
+    UserError: the text is too short for FEWEST_WINDOWS windows of SHORTEST tokens.
     """
     sizes = lengths(len(stream), longest)
     if not sizes:
@@ -80,7 +75,7 @@ def distinct_tokens(stream: np.ndarray, longest: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["window", "length", "distinct"])
 
 
-def hits(cache: Cache, keys: np.ndarray) -> np.ndarray:
+def hits(cache: Cache[Any, Any], keys: np.ndarray) -> np.ndarray:
     """Return which accesses find their row in the cache, bool [accesses]; a miss fetches it."""
     hit = np.empty(len(keys), bool)
     for place, key in enumerate(keys.tolist()):
@@ -93,10 +88,7 @@ def hits(cache: Cache, keys: np.ndarray) -> np.ndarray:
 
 
 def static_hits(keys: np.ndarray, size: int, vocab: int) -> np.ndarray:
-    """Return the same for a cache that always holds the stream's own most frequent tokens.
-
-    They are known in hindsight: no set that stays the same can do better.
-    """
+    """Return the same for a cache of the stream's own most frequent tokens: no other that never changes does better."""
     best = np.argsort(-np.bincount(keys, minlength=vocab), kind="stable")[:size]
     return np.isin(keys, best)
 
@@ -107,7 +99,7 @@ def chunk_keys(stream: np.ndarray) -> np.ndarray:
     return np.concatenate([np.unique(chunk) for chunk in chunks])
 
 
-def cache_rows(stream: np.ndarray, vocab: int, name: str) -> Iterator[dict]:
+def cache_rows(stream: np.ndarray, vocab: int, name: str) -> Iterator[dict[str, Any]]:
     """Return hit rates by policy, size and kind of request, a line per stretch of the stream."""
     for requests, keys in (("every token", stream), ("distinct in a chunk", chunk_keys(stream))):
         parts = np.array_split(np.arange(len(keys)), STRETCHES + 1)[1:]
@@ -120,18 +112,14 @@ def cache_rows(stream: np.ndarray, vocab: int, name: str) -> Iterator[dict]:
             }
             for policy, hit in runs.items():
                 for number, part in enumerate(parts):
-                    yield {"asked": requests, "policy": policy, "rows": size, "share": share, "stretch": number,
-                           "hit_rate": hit[part].mean()}  # fmt: skip
+                    about = {"asked": requests, "policy": policy, "rows": size, "share": share}
+                    yield about | {"stretch": number, "hit_rate": hit[part].mean()}
 
 
 def write_counts(corpus: Path, tokenizer_file: Path, settings: Counting, out: Path) -> None:
-    """Write distinct.csv and cache.csv; the same text gives the same bytes.
+    """Write distinct.csv and cache.csv of the model's vocabulary and a larger one, which is trained on the same text.
 
-    Args:
-        tokenizer_file: the model's tokenizer.json; a larger one is trained on the same text and thrown away.
-
-    Raises:
-        UserError: too little text for the larger vocabulary or for the windows.
+    UserError: too little text for the larger vocabulary or for the windows.
     """
     with tempfile.TemporaryDirectory() as folder:
         larger = Path(folder) / "tokenizer.json"

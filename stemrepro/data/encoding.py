@@ -1,6 +1,7 @@
 """From a corpus to token blocks: one flat file of token ids per split, and an index."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from stemrepro.data.tokenizer import read_tokenizer, token_bytes
 from stemrepro.model.config import END_OF_DOCUMENT
 
 
-def write_blocks(corpus: Path, tokenizer_file: Path, out: Path, train: dict | None = None) -> None:
+def write_blocks(corpus: Path, tokenizer_file: Path, out: Path, train: dict[str, Any] | None = None) -> None:
     """Write `out`/{train,tune,validation}.bin and `out`/index.json.
 
     Training documents are concatenated in the order of their ids' hashes, so that sources mix; held-out documents are
@@ -26,7 +27,7 @@ def write_blocks(corpus: Path, tokenizer_file: Path, out: Path, train: dict | No
     rows = read_corpus(corpus)
     rows.sort(key=lambda row: order(row["source"], row["id"]))
     dtype = token_type(tokenizer.get_vocab_size())
-    index: dict = {"vocab": tokenizer.get_vocab_size(), "token_bytes": token_bytes(tokenizer), "splits": {}}
+    index: dict[str, Any] = {"vocab": tokenizer.get_vocab_size(), "token_bytes": token_bytes(tokenizer), "splits": {}}
     for split in SPLITS:
         if split == "train" and train is not None:
             index["splits"][split] = train

@@ -40,16 +40,12 @@ PART = 2**26
 KINDS = ".txt, .jsonl, .csv or .parquet files"
 UNITS = {"file": "document", "line": "line"}
 """What a document of text files is, in the library's words."""
-Table = tuple[str, Callable[[], Iterable[dict]]]
+Table = tuple[str, Callable[[], Any]]
 """What rows are read from, and a function that reads them."""
 
 
 def entries(folder: str) -> Iterator[Path]:
-    """Yield the files of a folder, and each folder in it that isn't looked into: a link, or one with a name like .git.
-
-    Raises:
-        OSError: a folder can't be read.
-    """
+    """Yield the files of a folder, and each folder in it that isn't looked into: a link, or named like .git."""
 
     def stop(error: OSError) -> None:
         raise error
@@ -69,12 +65,8 @@ def names(folder: str, paths: Iterable[Path]) -> str:
 def open_folder(mix: HubMix, home: str) -> tuple[Any, dict[str, Path]]:
     """Return the library's builder of a local folder, and what is read: a file by the builder's name for it, in order.
 
-    Args:
-        home: an empty folder, for links to the files and for the library's cache.
-
-    Raises:
-        UserError: no file of text, no such configuration or split, or one with files elsewhere.
-        OSError: a folder can't be read.
+    `home` is an empty folder, for links to the files and for the library's cache. UserError: no file of text, no such
+    configuration or split, or one with files elsewhere.
     """
     from datasets import load_dataset_builder
 
@@ -94,7 +86,7 @@ def open_folder(mix: HubMix, home: str) -> tuple[Any, dict[str, Path]]:
             os.symlink(path.absolute(), link)
         builder = load_dataset_builder(links, mix.config, cache_dir=f"{home}/cache")
     except Exception as error:
-        raise UserError(f"{where}: {cause(error).replace(links, mix.dataset)}; a folder holds {KINDS}") from error
+        raise UserError(f"{where}: {_cause(error).replace(links, mix.dataset)}; a folder holds {KINDS}") from error
     if mix.split not in (splits := builder.config.data_files):
         raise UserError(f"dataset '{mix.dataset}' has no split '{mix.split}'; it has {', '.join(map(str, splits))}")
     if hasattr(builder.config, "sample_by"):  # text files, which the library would cut into lines
@@ -108,11 +100,7 @@ def open_folder(mix: HubMix, home: str) -> tuple[Any, dict[str, Path]]:
 
 
 def folder_revision(mix: HubMix, files: Iterable[Path]) -> str:
-    """Return a hash of a local folder's files that are read, and how; what else lies there is named.
-
-    Raises:
-        OSError: a file or a folder can't be read.
-    """
+    """Return a hash of a local folder's files that are read, and how; what else lies there is named."""
     read = set(files)
     if left := set(entries(mix.dataset)) - read:
         print(
@@ -125,15 +113,11 @@ def folder_revision(mix: HubMix, files: Iterable[Path]) -> str:
 
 
 def hub_revision(mix: HubMix) -> str:
-    """Return the commit that `mix.revision` is now.
-
-    Raises:
-        UserError: the hub can't be reached or knows no such dataset or revision.
-    """
+    """Return the commit that `mix.revision` is now; UserError: the hub can't be reached or knows none."""
     from huggingface_hub import HfApi
 
     try:
-        return HfApi().dataset_info(mix.dataset, revision=mix.revision).sha
+        return str(HfApi().dataset_info(mix.dataset, revision=mix.revision).sha)
     except Exception as error:
         reason = " ".join(str(error).split())[:1000]
         raise UserError(
@@ -142,14 +126,14 @@ def hub_revision(mix: HubMix) -> str:
         ) from error
 
 
-def cause(error: BaseException) -> str:
+def _cause(error: BaseException) -> str:
     """Return what an error comes from, in one line; the library's outer error says only that there was one."""
     while error.__cause__ is not None:
         error = error.__cause__
     return " ".join(str(error).split())[:1000] or type(error).__name__
 
 
-def broken_line(file: str) -> str:
+def _broken_line(file: str) -> str:
     """Return which line of a JSONL file isn't a JSON object, and why; "" for a sound file and for other kinds."""
     if file.lower().endswith(".jsonl"):
         with open(file, "rb") as lines:
@@ -173,8 +157,7 @@ def folder_tables(mix: HubMix, builder: Any, files: dict[str, Path]) -> Iterator
         yield str(path), lambda: builder.as_streaming_dataset(split=mix.split)
 
 
-def hub_tables(mix: HubMix, revision: str) -> Iterator[Table]:
-    """Yield a dataset of the hub."""
+def _hub_tables(mix: HubMix, revision: str) -> Iterator[Table]:
     from datasets import load_dataset_builder
 
     builder = load_dataset_builder(mix.dataset, mix.config, revision=revision)
@@ -186,12 +169,8 @@ def hub_tables(mix: HubMix, revision: str) -> Iterator[Table]:
     yield mix.dataset, lambda: read(split=mix.split)
 
 
-def text_of(mix: HubMix, row: dict, file: str, number: int) -> str | None:
-    """Return a row's text without blank lines around it; None where the row has none.
-
-    Raises:
-        UserError: no such column, something else than text in it, or a text file in another encoding.
-    """
+def text_of(mix: HubMix, row: dict[str, Any], file: str, number: int) -> str | None:
+    """Return a row's text without blank lines around it, None where it has none; UserError: no column of text."""
     if mix.text not in row:
         raise UserError(
             f"{file} has no column '{mix.text}'; it has {', '.join(row)}: name the one with the text in "
@@ -207,7 +186,7 @@ def text_of(mix: HubMix, row: dict, file: str, number: int) -> str | None:
     return value and LEADING.sub("", value).rstrip()
 
 
-def texts(mix: HubMix, tables: Iterable[Table], place: dict | None = None) -> Iterator[str | None]:
+def texts(mix: HubMix, tables: Iterable[Table], place: dict[str, Any] | None = None) -> Iterator[str | None]:
     """Return the text of every row, in the dataset's order; None where a row has none.
 
     Args:
@@ -240,22 +219,21 @@ def texts(mix: HubMix, tables: Iterable[Table], place: dict | None = None) -> It
         raise
     except Exception as error:  # the library has others for each kind of file
         right = "save it in UTF-8" if isinstance(error, UnicodeError) else right
-        raise UserError(broken_line(where) or f"{where}: {cause(error)}; {right}") from error
+        raise UserError(_broken_line(where) or f"{where}: {_cause(error)}; {right}") from error
 
 
-def saved(place: dict) -> dict:
-    """Return a place of `texts` as JSON has it."""
+def _saved(place: dict[str, Any]) -> dict[str, Any]:
     return place | {"rows": place["rows"].state_dict()}
 
 
-def begin(folder: Path, request: dict) -> None:
+def begin(folder: Path, request: dict[str, Any]) -> None:
     """Make a folder for what a request writes; what another request left there goes."""
     if not (folder / "request.json").exists() or read_json(folder / "request.json") != request:
         shutil.rmtree(folder, ignore_errors=True)
         write_json(folder / "request.json", request)
 
 
-def take_whole(mix: HubMix, revision: str, tables: Iterable[Table], folder: Path) -> dict:
+def take_whole(mix: HubMix, revision: str, tables: Iterable[Table], folder: Path) -> dict[str, Any]:
     """Write `folder`/documents.jsonl; return how many documents, bytes of text, and rows without text there were."""
     limit, size, count, empty = mix.megabytes * 10**6, 0, 0, 0
     unfinished = folder / "documents.jsonl.part"
@@ -273,17 +251,16 @@ def take_whole(mix: HubMix, revision: str, tables: Iterable[Table], folder: Path
     return {"documents": count, "bytes": size, "empty": empty}
 
 
-def take_parts(mix: HubMix, revision: str, tables: Iterable[Table], folder: Path) -> dict:
+def take_parts(mix: HubMix, revision: str, tables: Iterable[Table], folder: Path) -> dict[str, Any]:
     """Write `folder`/parts/<number>.parquet, a column "text" each; return what `take_whole` does, and "parts".
 
-    Next to each part, <number>.json says what it holds and where reading stood, from where a killed run goes on. They
-    are gone once all is there.
+    Until all is there, <number>.json has what a part holds and where reading stood: a killed run goes on from it.
     """
     import pyarrow
     from pyarrow import parquet
 
     begin(folder / PARTS, {"asked": dumped(mix), "revision": revision})
-    notes = []
+    notes: list[dict[str, Any]] = []
     while (note := folder / PARTS / f"{len(notes):05d}.json").exists():
         notes.append(read_json(note))
     place, limit = dict(notes[-1]["place"]) if notes else {}, mix.megabytes * 10**6
@@ -304,7 +281,7 @@ def take_parts(mix: HubMix, revision: str, tables: Iterable[Table], folder: Path
             path, buffer = folder / PARTS / f"{len(notes):05d}.parquet", io.BytesIO()
             parquet.write_table(pyarrow.table({"text": kept}), buffer)
             atomic_write(path, buffer.getvalue())
-            notes.append({"documents": len(kept), "bytes": size, "empty": empty, "place": saved(place)})
+            notes.append({"documents": len(kept), "bytes": size, "empty": empty, "place": _saved(place)})
             write_json(path.with_suffix(".json"), notes[-1])
             total += size
             progress.update(size)
@@ -315,10 +292,8 @@ def take(mix: HubMix, folder: Path) -> None:
     """Write `folder`/documents.jsonl ({"id", "text"}), or parts of a large text, and, last, `folder`/hub.json.
 
     hub.json holds the request, the commit that was read, documents and bytes. Where it holds the same request already
-    nothing is done, without network; for a local folder only while its files are the same.
-
-    Raises:
-        UserError: no such dataset, configuration, split or column; no network; something in it can't be read; no text.
+    nothing is done, without network; for a local folder only while its files are the same. UserError: no such dataset,
+    configuration, split or column; no network; something in it can't be read; no text.
     """
     about, request = folder / "hub.json", dumped(mix)
     existing = read_json(about) if about.exists() else {}
@@ -330,7 +305,7 @@ def take(mix: HubMix, folder: Path) -> None:
             revision, tables = folder_revision(mix, files.values()), folder_tables(mix, builder, files)
         else:
             revision = hub_revision(mix)
-            tables = hub_tables(mix, revision)
+            tables = _hub_tables(mix, revision)
         if revision == existing.get("revision") and existing["asked"] == request:
             return
         about.unlink(missing_ok=True)

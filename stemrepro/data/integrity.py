@@ -6,6 +6,7 @@ Torch isn't imported, so that commands which only start workers stay quick.
 import hashlib
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,12 +18,8 @@ VALIDATION, TUNE = 0.08, 0.04
 """Shares of a source's bytes that are held out."""
 
 
-def read_corpus(path: Path) -> list[dict]:
-    """Return the documents of a corpus.parquet: source, id, split, text.
-
-    Raises:
-        UserError: it is missing or damaged, or can't be read.
-    """
+def read_corpus(path: Path) -> list[dict[str, Any]]:
+    """Return source, id, split and text of a corpus.parquet; UserError: it is missing or damaged."""
     from pyarrow.parquet import ParquetFile
 
     try:
@@ -35,7 +32,7 @@ def read_corpus(path: Path) -> list[dict]:
     return rows
 
 
-def store_corpus(rows: list[dict], path: Path) -> None:
+def store_corpus(rows: list[dict[str, Any]], path: Path) -> None:
     """Write what `read_corpus` reads; equal rows give equal bytes."""
     from datasets import Dataset, disable_progress_bars
 
@@ -45,13 +42,10 @@ def store_corpus(rows: list[dict], path: Path) -> None:
     atomic_write(path, buffer.getvalue())
 
 
-def read_index(blocks: Path) -> dict:
-    """Return index.json of token blocks: "vocab", "token_bytes" and "splits".
+def read_index(blocks: Path) -> dict[str, Any]:
+    """Return index.json of token blocks: "vocab", "token_bytes" and "splits"; UserError: it is missing or damaged.
 
     Each split has tokens and sha256; held-out ones have documents too, and one of several files has shards.
-
-    Raises:
-        UserError: it is missing or damaged.
     """
     path = blocks / "index.json"
     if not path.exists():
@@ -72,22 +66,18 @@ def token_type(vocab: int) -> type[np.unsignedinteger]:
     return np.uint16 if vocab <= 2**16 else np.uint32
 
 
-def files_of(about: dict, split: str) -> list[dict]:
+def files_of(about: dict[str, Any], split: str) -> list[dict[str, Any]]:
     """Return the files of a split in reading order: name, tokens and sha256 of each."""
     return about.get("shards") or [{"name": f"{split}.bin", "tokens": about["tokens"], "sha256": about["sha256"]}]
 
 
-def joined_hash(files: list[dict]) -> str:
+def joined_hash(files: list[dict[str, Any]]) -> str:
     """Return the sha256 of a split of several files: that of their hashes, in reading order."""
     return hashlib.sha256(" ".join(file["sha256"] for file in files).encode()).hexdigest()
 
 
-def check_sizes(blocks: Path, index: dict, split: str) -> None:
-    """Check that the files of a split are there and as long as index.json says.
-
-    Raises:
-        UserError: one is missing or truncated.
-    """
+def check_sizes(blocks: Path, index: dict[str, Any], split: str) -> None:
+    """Raise UserError unless the files of a split are there and as long as index.json says."""
     for file in files_of(index["splits"][split], split):
         path, size = blocks / file["name"], file["tokens"] * token_type(index["vocab"])().itemsize
         if not path.exists():

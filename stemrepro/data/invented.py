@@ -31,12 +31,9 @@ def words(names: int, attributes: int, values: int) -> dict[str, list[str]]:
 
 
 def people(names: int, attributes: int, values: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return names [count, 2] and values [count, attributes] of the first `count` people.
+    """Return names [count, 2] and values [count, attributes] of the first people, the same whatever the count.
 
-    A smaller `count` gives the first people of a larger one.
-
-    Raises:
-        ValueError: there are fewer names.
+    ValueError: there are fewer names.
     """
     if count > names**2:
         raise ValueError(f"{names} first and last names make {names**2} people, not {count}")

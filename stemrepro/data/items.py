@@ -16,9 +16,10 @@ compares with the text, isn't used then.
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from stemrepro.common.files import atomic_write, write_json
 from stemrepro.common.progress import track
@@ -38,41 +39,30 @@ GLOSSES = 1000  # words of the gloss tasks, far more than any scale uses
 
 @dataclass(frozen=True)
 class Source:
-    """A benchmark of the pinned archive.
-
-    Attributes:
-        query: gives the prompt of a row, worded as lm-eval's own task of that name words it.
-    """
+    """A benchmark of the pinned archive; `query` words a row's prompt as lm-eval's own task does."""
 
     file: str
     title: str
     licence: str
     attribution: str
-    query: Callable[[dict], str]
+    query: str
 
 
-def _answer(row: dict) -> str:
-    return f"Question: {row['question'].strip()}\nAnswer:"
-
-
+ANSWER = "Question: {question}\nAnswer:"
+PASSAGE = "{passage}\nQuestion: {question}?\nAnswer:"
 BENCHMARKS = {
     "openbookqa": Source(
-        "OpenBookQA/test.jsonl", "OpenBookQA, test", "Apache-2.0", "Mihaylov et al. 2018",
-        lambda row: row["question"].strip(),
+        "OpenBookQA/test.jsonl", "OpenBookQA, test", "Apache-2.0", "Mihaylov et al. 2018", "{question}"
     ),
-    "piqa": Source("PIQA/validation.jsonl", "PIQA, validation", "AFL-3.0", "Bisk et al. 2020", _answer),
+    "piqa": Source("PIQA/validation.jsonl", "PIQA, validation", "AFL-3.0", "Bisk et al. 2020", ANSWER),
     "social_iqa": Source(
-        "SIQA/test.jsonl", "Social IQa, validation", "CC BY 4.0", "Sap et al. 2019",
-        lambda row: f"Q: {row.get('passage', '')} {row['question'].strip()}\nA:",
+        "SIQA/test.jsonl", "Social IQa, validation", "CC BY 4.0", "Sap et al. 2019", "Q: {passage} {question}\nA:"
     ),
     "commonsense_qa_cloze": Source(
-        "CommonsenseQA/validation.jsonl", "CommonsenseQA, validation", "MIT", "Talmor et al. 2019", _answer
+        "CommonsenseQA/validation.jsonl", "CommonsenseQA, validation", "MIT", "Talmor et al. 2019", ANSWER
     ),
-    "boolq": Source(
-        "BoolQ/dev.jsonl", "BoolQ, dev", "CC BY-SA 3.0", "Clark et al. 2019",
-        lambda row: f"{row.get('passage', '')}\nQuestion: {row['question'].strip()}?\nAnswer:",
-    ),
-}  # fmt: skip
+    "boolq": Source("BoolQ/dev.jsonl", "BoolQ, dev", "CC BY-SA 3.0", "Clark et al. 2019", PASSAGE),
+}
 """By lm-eval's name."""
 
 RELATIONS = {
@@ -107,7 +97,7 @@ def shuffled(name: str, right: str, wrong: list[str]) -> tuple[list[str], int]:
     return choices, choices.index(right)
 
 
-def facts(rows: list[dict], relation: str) -> list[dict]:
+def facts(rows: list[dict[str, Any]], relation: str) -> list[dict[str, Any]]:
     """Return country, region, answer and sentence of every document that states the relation in plain words."""
     pattern, stated = re.compile(RELATIONS[relation][0]), []
     for row in rows:
@@ -116,13 +106,13 @@ def facts(rows: list[dict], relation: str) -> list[dict]:
                 country, answer = match.groups()
                 plain = not re.search(r"[;:(]| in |^no |^administered", answer) and len(answer) <= 50
                 if plain:
-                    stated.append({"id": row["id"], "region": row["id"].split("/")[0], "split": row["split"],
-                                   "country": country, "answer": answer, "sentence": sentence})  # fmt: skip
+                    about = {"id": row["id"], "region": row["id"].split("/")[0], "split": row["split"]}
+                    stated.append(about | {"country": country, "answer": answer, "sentence": sentence})
                 break
     return stated
 
 
-def atlas(rows: list[dict], relation: str, held_out: bool) -> list[Item]:
+def atlas(rows: list[dict[str, Any]], relation: str, held_out: bool) -> list[Item]:
     """Return the items of one relation.
 
     Wrong answers come from the same pool (trained on, or held out), of the same region as far as it has three; for
@@ -145,7 +135,7 @@ def atlas(rows: list[dict], relation: str, held_out: bool) -> list[Item]:
     return items
 
 
-def glosses(rows: list[dict], split: str) -> list[Item]:
+def glosses(rows: list[dict[str, Any]], split: str) -> list[Item]:
     """Return items on which of four words has a definition: the choices are prompts `word:`, and it follows each."""
     chosen = sorted((r for r in rows if r["source"] == "glosses" and r["split"] == split), key=lambda r: order(r["id"]))
     chosen = chosen[: CHOICES * GLOSSES]
@@ -167,10 +157,7 @@ def _options(text: str) -> list[str]:
 
 
 def parse(task: str, lines: Iterable[str]) -> tuple[list[Item], int]:
-    """Return the items of a benchmark file, and how many lines were malformed.
-
-    In a malformed line options or answer are unclear, or two options are equal.
-    """
+    """Return a file's items, and how many lines had an unclear answer or options, or two equal ones."""
     items, malformed = [], 0
     for number, line in enumerate(lines):
         row = json.loads(line)
@@ -182,7 +169,8 @@ def parse(task: str, lines: Iterable[str]) -> tuple[list[Item], int]:
         if unclear or len(set(options)) < len(options):
             malformed += 1
             continue
-        items.append(Item(f"{task}/{number}", f"{task}/{number}", BENCHMARKS[task].query(row), options, gold))
+        query = BENCHMARKS[task].query.format(question=row["question"].strip(), passage=row.get("passage", ""))
+        items.append(Item(f"{task}/{number}", f"{task}/{number}", query, options, gold))
     return items, malformed
 
 
@@ -192,11 +180,7 @@ def words(text: str) -> list[str]:
 
 
 def overlapping(items: list[Item], texts: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
-    """Find items that share a run of 8 words with a text; items of fewer words share all their words.
-
-    Returns:
-        The sources that have the words, by the items' ids.
-    """
+    """Return the sources that share a run of 8 words with items (all words of shorter ones), by the items' ids."""
     owners: dict[tuple[str, ...], set[str]] = {}
     for item in items:
         run = words(item.text)
@@ -217,24 +201,17 @@ def overlapping(items: list[Item], texts: Iterable[tuple[str, str]]) -> dict[str
     return sources_of
 
 
-def defined(items: list[Item], rows: list[dict]) -> dict[str, set[str]]:
+def defined(items: list[Item], rows: list[dict[str, Any]]) -> dict[str, set[str]]:
     """Find items of words that a dictionary of the training split defines; return them as `overlapping` does."""
     entries = {row["id"].casefold() for row in rows if row["source"] == DICTIONARY and row["split"] == "train"}
     return {item.id: {f"{DICTIONARY}, the word"} for item in items if item.cluster.casefold() in entries}
 
 
 def has_task(mix: Mix, hub: bool, task: str) -> bool:
-    """Return whether `write_items` writes items of a task for a mix.
-
-    With `hub` lm-eval's own tasks replace those of the archive.
-    """
-    vendored = mix.kind == "sample"
-    if mix.kind == "archives":
-        sources = mix.sources
-    elif vendored and mix.file == "documents":
+    """Tell whether `write_items` has items of a task; with `hub` lm-eval's own tasks replace those of the archive."""
+    vendored, sources = mix.kind == "sample", mix.sources if mix.kind == "archives" else ()
+    if mix.kind == "sample" and mix.file == "documents":
         sources = ("factbook",)
-    else:
-        sources = ()
     if task.startswith("gloss_"):
         return "glosses" in sources
     if task.startswith("atlas_"):
@@ -248,11 +225,7 @@ def has_task(mix: Mix, hub: bool, task: str) -> bool:
 
 
 def benchmark_lines(mix: Mix, raw: Path, task: str) -> list[str]:
-    """Return a benchmark's lines, of the pinned archive or the vendored excerpt, if it has any.
-
-    Raises:
-        UserError: the archive is missing or damaged.
-    """
+    """Return a benchmark's lines, of the pinned archive or the vendored excerpt; UserError: the archive is damaged."""
     if mix.kind == "sample":
         excerpt = raw / f"{task}.jsonl"
         return excerpt.read_text(encoding="utf-8").splitlines() if excerpt.exists() else []

@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -44,8 +45,7 @@ def batches_of(path: Path) -> Iterator[list[str]]:
         raise damaged(path, error) from error
 
 
-def hashed(text: str) -> str:
-    """Return a document's id."""
+def _hashed(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -62,16 +62,12 @@ def split_of(key: str, below: dict[str, float]) -> str | None:
     return next((split for split, limit in below.items() if number < limit), None)
 
 
-def sample_rows(raw: Path) -> list[dict]:
-    """Return the rows of a large text's corpus: all that is held out, and a sample of the training text.
-
-    Raises:
-        UserError: a part is damaged, or a split has no document.
-    """
+def sample_rows(raw: Path) -> list[dict[str, Any]]:
+    """Return a large text's corpus: all held out, and a sample of the training text; UserError: a split is empty."""
     below, rows = limits(raw), {}
     for path in track(part_files(raw), "sampling"):
         for text in (text for batch in batches_of(path) for text in batch):
-            if split := split_of(key := hashed(text), below):
+            if split := split_of(key := _hashed(text), below):
                 rows[key] = {"source": "hub", "id": key, "split": split, "text": text}
     filled = {row["split"] for row in rows.values()}
     if missing := [split for split in below if split not in filled]:
@@ -82,14 +78,10 @@ def sample_rows(raw: Path) -> list[dict]:
     return list(rows.values())
 
 
-def encode_parts(raw: Path, tokenizer_file: Path, out: Path) -> list[dict]:
+def encode_parts(raw: Path, tokenizer_file: Path, out: Path) -> list[dict[str, Any]]:
     """Write the training text as shards into a folder, where the same call goes on with what it left.
 
-    Returns:
-        Source, shard, documents and bytes of text of each shard that has tokens.
-
-    Raises:
-        UserError: a part is damaged.
+    Return source, shard, documents and bytes of text of each shard that has tokens.
     """
     tokenizer, below = read_tokenizer(tokenizer_file), limits(raw)
     dtype, written = token_type(tokenizer.get_vocab_size()), []
@@ -100,7 +92,7 @@ def encode_parts(raw: Path, tokenizer_file: Path, out: Path) -> list[dict]:
             tokens = documents = size = 0
             with open(shard, "wb") as file:
                 for batch in batches_of(path):
-                    train = [text for text in batch if split_of(hashed(text), below) in (None, "train")]
+                    train = [text for text in batch if split_of(_hashed(text), below) in (None, "train")]
                     for encoded in tokenizer.encode_batch_fast(train):
                         file.write(np.array([*encoded.ids, END_OF_DOCUMENT], dtype).tobytes())
                         tokens += len(encoded.ids) + 1
@@ -114,13 +106,7 @@ def encode_parts(raw: Path, tokenizer_file: Path, out: Path) -> list[dict]:
 
 
 def write_large(raw: Path, corpus: Path, tokenizer_file: Path, out: Path) -> None:
-    """Write token blocks: held-out splits of `corpus`, and the training text in shards.
-
-    What is unfinished lies in `out`.part.
-
-    Raises:
-        UserError: a part is damaged.
-    """
+    """Write token blocks: held-out splits of `corpus`, training text in shards; the unfinished lie in `out`.part."""
     aside = out.with_name(f"{out.name}.part")
     train = train_index(encode_parts(raw, tokenizer_file, aside))
     out.mkdir(parents=True, exist_ok=True)

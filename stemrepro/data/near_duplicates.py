@@ -27,14 +27,14 @@ def _shingles(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
             owners.append(np.full(len(words), owner))
     if not numbers:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    words, owner = np.concatenate(numbers), np.concatenate(owners)
-    grams = words
+    every, owned = np.concatenate(numbers), np.concatenate(owners)
+    grams = every
     for more in range(1, WORDS):
         # A gram and the next word make the longer gram's number; renumbered, so that the product fits 64 bits.
-        grams = np.unique(grams[:-1] * len(vocabulary) + words[more:], return_inverse=True)[1]
-    whole = owner[: len(grams)] == owner[WORDS - 1 :]
+        grams = np.unique(grams[:-1] * len(vocabulary) + every[more:], return_inverse=True)[1]
+    whole = owned[: len(grams)] == owned[WORDS - 1 :]
     base = int(grams.max()) + 1
-    pairs = np.unique(owner[: len(grams)][whole] * base + grams[whole])
+    pairs = np.unique(owned[: len(grams)][whole] * base + grams[whole])
     return pairs // base, pairs % base
 
 

@@ -50,15 +50,7 @@ def prose_of(text: str, keys: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Deal:
-    """How documents are made.
-
-    Attributes:
-        keys, values: how many words are keys, how many values.
-        of_document: keys per document; one of these numbers by chance.
-        clauses: per document.
-        needles: after each clause, at most; one or more.
-        bare: share of the documents that have keys and values alone, as many as others have at most.
-    """
+    """How documents are made: how many words are keys, how many values, and more of recipes/mixes.yaml."""
 
     keys: int
     values: int

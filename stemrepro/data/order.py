@@ -29,12 +29,7 @@ def _mixed(values: np.ndarray, key: np.uint64) -> np.ndarray:
 
 
 def computed(places: np.ndarray, count: int, seed: int, epoch: int) -> np.ndarray:
-    """Return which blocks stand at places of an epoch, without drawing the others -> int64, of `places`' shape.
-
-    Args:
-        places: numbers from 0 to `count` - 1.
-        count: blocks, 2**62 at most.
-    """
+    """Return which of 2**62 blocks at most stand at places of an epoch -> int64, of `places`' shape."""
     half = np.uint64(max(1, (int(count - 1).bit_length() + 1) // 2))
     mask = np.uint64((1 << int(half)) - 1)
     keys = np.random.SeedSequence([seed, epoch]).generate_state(ROUNDS, np.uint64)
@@ -50,12 +45,7 @@ def computed(places: np.ndarray, count: int, seed: int, epoch: int) -> np.ndarra
 
 
 def block_order(places: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """Return which blocks a run reads at places of its whole training, epoch after epoch -> int64 [places].
-
-    Args:
-        places: numbers from 0 on; `count` of them are an epoch.
-        count: blocks of the text.
-    """
+    """Return which blocks a run reads at places of its whole training, `count` an epoch -> int64 [places]."""
     epochs, within = np.divmod(places, count)
     blocks = np.empty(len(places), dtype=np.int64)
     for epoch in np.unique(epochs).tolist():

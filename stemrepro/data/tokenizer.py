@@ -23,9 +23,11 @@ def _merged(texts: list[str], vocab: int) -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocab, special_tokens=[END_TEXT], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        vocab_size=vocab,
+        special_tokens=[END_TEXT],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=True,
-    )  # fmt: skip
+    )
     tokenizer.train_from_iterator(texts, trainer)
     return tokenizer
 
@@ -49,9 +51,7 @@ def train_tokenizer(corpus: Path, vocab: int, out: Path) -> None:
 
     The same corpus, size and version of `tokenizers` give the same bytes. Where words.json lies next to the corpus, its
     words are entries. The others come from the other sources alone, or repetition would make every name one token.
-
-    Raises:
-        UserError: `vocab` is too small for the byte alphabet, or the corpus too small for `vocab`.
+    UserError: `vocab` is too small for the byte alphabet, or the corpus too small for `vocab`.
     """
     if vocab < 257:
         raise UserError(f"vocab {vocab}: a byte-level vocabulary has 257 entries or more")
@@ -88,7 +88,7 @@ def token_bytes(tokenizer: Tokenizer) -> list[int]:
 
     In byte-level BPE one character is one byte. Others write a space as "▁", and a byte that has no token as "<0x41>".
     """
-    tokens = [tokenizer.id_to_token(number) for number in range(tokenizer.get_vocab_size())]
+    tokens = [str(tokenizer.id_to_token(number)) for number in range(tokenizer.get_vocab_size())]
     if "ByteLevel" in f"{tokenizer.pre_tokenizer} {tokenizer.decoder}":
         sizes = [len(token) for token in tokens]
     else:

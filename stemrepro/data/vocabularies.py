@@ -22,11 +22,7 @@ def write_vocabularies(corpus: Path, sizes: list[int], out: Path) -> None:
 
 
 def write_people(mix: InventedMix, sizes: list[int], tokenizer_file: Path, out: Path) -> None:
-    """Write `out`/<size>/corpus.parquet and `out`/<size>/blocks for each number of people.
-
-    Raises:
-        ValueError: there are fewer names than people.
-    """
+    """Write `out`/<size>/corpus.parquet and blocks for each number of people; ValueError: there are fewer names."""
     from stemrepro.data.encoding import write_blocks
     from stemrepro.data.invented import invented_documents
 
@@ -40,11 +36,7 @@ def write_people(mix: InventedMix, sizes: list[int], tokenizer_file: Path, out: 
 
 @dataclass(frozen=True)
 class Text:
-    """Token blocks in some vocabulary.
-
-    Attributes:
-        ratio: tokens of a text in this vocabulary / in the scale's own.
-    """
+    """Token blocks in some vocabulary; `ratio`: tokens of a text in it / in the scale's own."""
 
     blocks: Path
     data_hash: str
@@ -58,15 +50,9 @@ def mid_text(data: Path) -> Text:
 
 
 def own_text(vocab: int, data: Path, people: int = 0) -> Text:
-    """Return the text of a scale in a vocabulary of so many tokens, or about so many invented people.
+    """Return the text of a scale in a vocabulary of `vocab` tokens, or about so many invented people, if any.
 
-    Args:
-        data: the scale's folder. It has `blocks` in the vocabulary of the scale itself, others below `vocabularies`,
-            and those about other numbers of people below `people`.
-        people: 0 for the scale's own number.
-
-    Raises:
-        UserError: blocks are missing or garbled.
+    `data` has `blocks` of the scale itself, others below `vocabularies` and `people`. UserError: they are missing.
     """
     if people:
         blocks = data / "people" / str(people) / "blocks"

@@ -69,6 +69,8 @@ class EditSession:
         UserError: there is no finished run or no tokenizer of its text, or its network is such a file.
     """
 
+    context: int | None
+
     def __init__(self, folder: Path, data: Path, trust: bool = False) -> None:
         settings = read_config(folder)
         self.model, self.context = load_folder(folder, trust)

@@ -1,11 +1,11 @@
 """Metrics: functions of a measure's module, called with what a recipe says.
 
 `metric: {loss: prose, pair: "0"}` is `loss(scores, high, low, "prose", pair="0")`: one key names the function, its
-value is the first setting, and the other keys are the other settings by name. `metric: drift` has none. `requires:` names
+value is the first setting, and the other keys are the other settings. `metric: drift` has none. `requires:` names
 conditions in the same way.
 
 A metric is a public function whose first argument is `scores`. With `high` and `low`, the arms of a claim, it returns
-an Effect; without them a number, for claims of kind `exact`. A setting says by its annotation what it may be: Literal, a
+an Effect; without them a number, for claims of kind `exact`. A setting's annotation says what it may be: a Literal, a
 plain type, or Annotated with the choices, or with a function of catalog and recipe that returns them.
 """
 

@@ -1,5 +1,7 @@
 """Rows of a pinned host table, read by the GPU itself; `gather_rows` is None without Triton."""
 
+from typing import Any
+
 try:
     import triton
     import triton.language as tl
@@ -11,8 +13,8 @@ else:
     WIDEST = 1024
     """Elements that one program copies."""
 
-    @triton.jit
-    def _gather(source, ids, target, width, BLOCK: tl.constexpr):
+    @triton.jit  # type: ignore[untyped-decorator]
+    def _gather(source: Any, ids: Any, target: Any, width: Any, BLOCK: tl.constexpr) -> None:
         place = tl.program_id(0).to(tl.int64)
         columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
         row = tl.load(ids + place).to(tl.int64)  # a table has more elements than 32 bits count

@@ -4,6 +4,7 @@ A buffer is filled, waited for, read, and released. A link with a stream of its 
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,8 +18,8 @@ class Buffer:
 
     rows: Tensor
     staging: Tensor | None = None
-    ready: object = None
-    free: object = None
+    ready: Any = None
+    free: Any = None
 
 
 @dataclass

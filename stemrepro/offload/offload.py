@@ -5,6 +5,7 @@ systems text has asynchronous prefetch, de-duplication of ids, and a cache of ho
 """
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from stemrepro.common.errors import UserError
 from stemrepro.model.ffn.naming import OWN_FILE
-from stemrepro.model.transformer import Decoder
+from stemrepro.model.transformer import Block, Decoder
 from stemrepro.offload.link import Buffer, Link, link_to
 from stemrepro.offload.row_cache import RowCache
 
@@ -147,9 +148,7 @@ class OffloadedTables:
     def take(self, place: int, tokens: Tensor) -> Tensor:
         """Return rows of a table for the tokens [batch, seq] of the pass that has begun -> [batch, seq, width].
 
-        Raises:
-            RuntimeError: they are not the pass's tokens, a table is read twice or out of turn, or the rows never
-                arrived.
+        RuntimeError: they are not the pass's tokens, a table is read twice or out of turn, or the rows never arrived.
         """
         if tokens is not self.tokens:
             raise RuntimeError(f"rows of table {place} are requested for tokens that no pass has begun with")
@@ -157,7 +156,7 @@ class OffloadedTables:
             raise RuntimeError(f"table {place} is read when it is table {self.taken}'s turn")
         if self.begun == place:
             self._fetch_next()
-        buffer = self.buffers[place % len(self.buffers)]
+        buffer = cast(Buffer, self.buffers[place % len(self.buffers)])
         self.link.wait(buffer)
         rows = buffer.rows[: len(self.fetched)]
         if self.cache is not None:
@@ -180,23 +179,19 @@ class OffloadedTables:
 
 
 def table_owners(model: Decoder) -> list[nn.Module]:
-    """Return the modules whose `table` a pass reads by token, in the order of reading.
-
-    Raises:
-        UserError: the arm has no table, or reads one by something else than the token, or by several layers.
-    """
+    """Return modules whose `table` a pass reads by token, in that order; UserError: there is none, or another way."""
     config = model.config
     from_file = bool(OWN_FILE.fullmatch(config.ffn))
     outside = model.pairs is not None or model.memory is not None
-    by_token = not outside and all(block.ffn.row_address == "token" for block in model.blocks)
+    by_token = not outside and all(cast(Block, block).ffn.row_address == "token" for block in model.blocks)
     if from_file or not by_token or config.table_shared:
         raise UserError(
             f"'{config.ffn}' can't be offloaded: its rows aren't chosen by the token alone, a table a layer"
         )
-    owners = [
-        module for block in model.blocks for module in (block.attention, block.ffn)
-        if isinstance(getattr(module, "table", None), nn.Embedding)
-    ]  # fmt: skip
+    modules: list[nn.Module] = []
+    for block in model.blocks:
+        modules += cast(Block, block).attention, cast(Block, block).ffn
+    owners = [module for module in modules if isinstance(getattr(module, "table", None), nn.Embedding)]
     if not owners:
         raise UserError(f"'{config.ffn}' has no table to offload")
     return owners
@@ -207,16 +202,13 @@ def offload(
 ) -> OffloadedTables:
     """Move a model's tables to host memory, for inference: in their places are `HostTable`s that read them from there.
 
-    Call it with the model on its device. Gradients don't reach the tables.
-
-    Raises:
-        UserError: the arm has no table, or reads one by something else than the token, or by several layers.
+    Call it with the model on its device. Gradients don't reach the tables. UserError: see `table_owners`.
     """
     link = link or link_to(model.embedding.weight.device)
     owners = table_owners(model)
     tables = []
     for owner in owners:
-        table = owner.table.weight.detach().cpu()
+        table = cast(nn.Embedding, owner.table).weight.detach().cpu()
         tables.append(table.pin_memory() if link.device.type == "cuda" else table)
     offloaded = OffloadedTables(tables, link, ahead, distinct, cache)
     for place, owner in enumerate(owners):

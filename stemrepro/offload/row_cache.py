@@ -7,7 +7,7 @@ import numpy as np
 
 
 class RowCache:
-    """Slots for the rows of token ids.
+    """Slots for the rows of token ids; ValueError: there is no slot.
 
     A request is a set of distinct ids. Those held are hits. The rest take empty slots, then slots of held ids that are
     not in the request: of those with the fewest requests since the id came in, ties to the longest unused. What finds
@@ -19,9 +19,6 @@ class RowCache:
 
     Attributes:
         taken: by offloaded tables, whose rows the entries are of.
-
-    Raises:
-        ValueError: there is no slot.
     """
 
     def __init__(self, slots: int, vocab: int) -> None:

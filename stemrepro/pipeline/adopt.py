@@ -27,10 +27,8 @@ from stemrepro.training.run import Run
 def unpacked(archive: Path, out: Path) -> None:
     """Unpack a tar archive into a folder; nothing gets out of it, and no symbolic link or device is made.
 
-    Of equal files that DVC's cache holds once, tar packs the second one as a hard link to the first.
-
-    Raises:
-        UserError: the file is no such archive, or holds what has no place in one.
+    Of equal files that DVC's cache holds once, tar packs the second one as a hard link to the first. UserError: the
+    file is no such archive, or holds what has no place in one.
     """
     try:
         with tarfile.open(archive) as opened:
@@ -43,8 +41,7 @@ def unpacked(archive: Path, out: Path) -> None:
         raise UserError(f"{archive} can't be read as a tar archive: {error}") from error
 
 
-def unpacked_run(run: Run, place: Path, runs: Path) -> Run:
-    """Return a run as the archive that is unpacked at `place` has it."""
+def _unpacked_run(run: Run, place: Path, runs: Path) -> Run:
     return replace(run, folder=place / "runs" / run.folder.relative_to(runs))
 
 
@@ -86,12 +83,9 @@ def move(source: Path, folder: Path) -> None:
 
 
 def adopted_runs(plan: Plan, place: Path, data: Path, runs: Path) -> Iterator[tuple[str, str]]:
-    """Move the runs of an unpacked archive, and yield the name of each and why it was refused ("": it wasn't).
-
-    A run without its weights stays there unnamed, unless it is refused.
-    """
+    """Move runs of an unpacked archive; yield names, and why one was refused or "". Without weights one stays."""
     for run in runs_of(plan, data=data, runs=runs):
-        there = unpacked_run(run, place, runs)
+        there = _unpacked_run(run, place, runs)
         if not there.folder.is_dir():
             continue
         with locked(run.folder, f"another process is training in {run.folder}; wait for it, or stop it"):
@@ -118,7 +112,7 @@ def adopted_scores(plan: Plan, place: Path, data: Path, runs: Path, scores: Path
             if not arm.seeds.get(kind) or address not in made:
                 continue
             members = [
-                run if run.ended else unpacked_run(run, place, runs)
+                run if run.ended else _unpacked_run(run, place, runs)
                 for run in runs_of(plan, [address], kind, data, runs)
             ]
             if any(refusal(run) for run in members):
@@ -165,13 +159,11 @@ def adopt(
 
     The archive has runs/<scale>/ and scores/<scale>/ as this folder has them. A run is taken if its settings, the hash
     of its code and that of its text are those planned here, scores if their key is, which follows from the hash of the
-    weights too. No file of it is executed.
-
-    Raises:
-        UserError: see `unpacked`; or the plan's text isn't here.
+    weights too. No file of it is executed. UserError: see `unpacked`; or the plan's text isn't here.
     """
     runs.mkdir(parents=True, exist_ok=True)
-    taken, refused = [], []
+    taken: list[str] = []
+    refused: list[str] = []
     with tempfile.TemporaryDirectory(dir=runs, prefix=".adopt-") as folder:  # where a move is a rename
         place = Path(folder)
         unpacked(archive, place)

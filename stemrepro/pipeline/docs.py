@@ -24,6 +24,7 @@ Filters that write take a format of Python's, ".2f" unless given. `number` write
 """
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -86,22 +87,29 @@ def both(estimate: Estimate, form: str = ".2f") -> str:
     return number(estimate, form) + ("" if math.isnan(estimate.low) else f" ({interval(estimate, form)})")
 
 
-def _turn(change: Callable[[float], float]) -> Callable[[Estimate], Estimate]:
-    """Return a filter that changes a number and its interval by a monotonic function."""
-    return lambda before: Estimate(change(before.value), *sorted((change(before.low), change(before.high))))
+def _turned(before: Estimate, change: Callable[[float], float]) -> Estimate:
+    """Change a number and its interval by a monotonic function."""
+    return Estimate(change(before.value), *sorted((change(before.low), change(before.high))))
 
 
-FILTERS = {
-    "number": number,
-    "interval": interval,
-    "both": both,
-    "minus": _turn(lambda value: -value),
-    "fewer": _turn(lambda value: 1 - math.exp(-value)),
-    "millions": _turn(lambda value: value / 1e6),
+def _minus(before: Estimate) -> Estimate:
+    return _turned(before, operator.neg)
+
+
+def _fewer(before: Estimate) -> Estimate:
+    return _turned(before, lambda value: 1 - math.exp(-value))
+
+
+def _millions(before: Estimate) -> Estimate:
+    return _turned(before, lambda value: value / 1e6)
+
+
+FILTERS = {"number": number, "interval": interval, "both": both, "minus": _minus, "fewer": _fewer} | {
+    "millions": _millions
 }
 
 
-def _pick(what: str, name: str, choices: Mapping, where: object) -> Any:
+def _pick(what: str, name: str, choices: Mapping[str, Any], where: object) -> Any:
     if name not in choices:
         raise unknown(what, name, choices, str(where))
     return choices[name]
@@ -120,7 +128,7 @@ class Numbers:
     def _catalog(self) -> Catalog:
         return load()
 
-    def _claims(self, recipe: str) -> dict[str, dict]:
+    def _claims(self, recipe: str) -> dict[str, dict[str, Any]]:
         paths = {str(path.parent.relative_to(self._results)): path for path in self._results.glob("*/*/verdicts.json")}
         return {row["claim"]: row for row in self._verdicts(_pick("recipe", recipe, paths, self._results))}
 
@@ -226,11 +234,7 @@ class Numbers:
 
 
 def render(results: Path, sources: Path = SOURCES) -> dict[Path, str]:
-    """Render all templates: {page: its text}. A text names its template below the title.
-
-    Raises:
-        UserError: a template can't be read, or asks for something that is missing; the message names file and line.
-    """
+    """Render all templates, whose names pages have below their titles: {page: text}; UserError names file and line."""
     environment = Environment(
         loader=FileSystemLoader(sources), undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
     )
@@ -250,11 +254,7 @@ def render(results: Path, sources: Path = SOURCES) -> dict[Path, str]:
 
 
 def write_pages(results: Path) -> list[Path]:
-    """Bring the pages up to date and return those that changed.
-
-    Raises:
-        UserError: a template has a fault; nothing is written then.
-    """
+    """Bring the pages up to date and return those that changed; UserError: a fault, and nothing is written."""
     pages = render(results)
     changed = [page for page, text in pages.items() if not page.exists() or page.read_text(encoding="utf-8") != text]
     for page in changed:

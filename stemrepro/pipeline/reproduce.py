@@ -31,11 +31,7 @@ def studies_of(catalog: Catalog, recipes: Iterable[str]) -> list[str]:
 
 
 def score(plan: Plan, addresses: Iterable[Address], kinds: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Score runs as far as they aren't scored; return by kind of scores how many arms were, of how many.
-
-    Raises:
-        UserError: a run isn't finished, or differs from the plan.
-    """
+    """Score runs as far as they aren't; return by kind how many arms were, of how many."""
     os.environ.setdefault("HF_HUB_OFFLINE", "0" if plan.scale.benchmarks.hub else "1")
     return {kind: evaluate(plan, kind, list(addresses)) for kind in kinds}
 
@@ -58,7 +54,7 @@ def figure(catalog: Catalog, scale: str, name: str) -> Step:
     scales = filter(None, (scale, catalog.scale(scale).inherits))
     read += [RECIPES / f"{file}.yaml" for file in (*RECORDS, name, *(f"scales/{each}" for each in scales))]
     own = [path for path in (ANALYSES / f"{name}.py",) if path.exists()]
-    code = ("stemrepro.report.analyse", measure_module(recipe.measure).__name__, *own)
+    code: tuple[str | Path, ...] = ("stemrepro.report.analyse", measure_module(recipe.measure).__name__, *own)
     files = tuple(out / file for file in ("data.csv", "figure.svg", "verdicts.json"))
     return Step(
         f"figure {name}", DATA / scale, files, [scored, _hashes(read)], code, (), lambda: analyse(name, None, scale)

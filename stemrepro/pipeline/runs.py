@@ -6,6 +6,7 @@ from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest
@@ -31,11 +32,7 @@ def runs_of(
     data: Path = DATA,
     runs: Path = RUNS,
 ) -> list[Run]:
-    """Return the runs of a plan at some addresses, or all: those that are trained, or those of one kind of scores.
-
-    Raises:
-        UserError: token blocks are missing or garbled.
-    """
+    """Return a plan's runs at some addresses, or all: those trained, or those of one kind of scores."""
     chosen = {address: plan.runs[address] for address in (plan.runs if addresses is None else addresses)}
     kinds = {(arm.model.vocab, arm.people) for arm in chosen.values() if arm.text == "own" or arm.before}
     texts = {(vocab, people): own_text(vocab, data / plan.name, people) for vocab, people in kinds}
@@ -47,32 +44,26 @@ def runs_of(
         if source is None:
             return run, []
         folder = runs / plan.name / source.address.path / f"seed{run.seed}"
-        name, text = (plan.scale.data, own) if source.text == "own" else (source.text, blend)
-        parent = replace(run, address=source.address, model=source.model, training=source.training, folder=folder,
-                         mix=name, blocks=text.blocks, data_hash=text.data_hash)  # fmt: skip
+        name, text = (plan.scale.data, own) if source.text == "own" else (source.text, cast(Text, blend))
+        parent = replace(run, address=source.address, model=source.model, training=source.training, folder=folder)
+        parent = replace(parent, mix=name, blocks=text.blocks, data_hash=text.data_hash)
         parent, earlier = resuming(parent, source.before, own)
         return replace(run, init_from=init_from(run, [parent, *earlier], source.tables)), [parent, *earlier]
 
     made = []
     for address, arm in chosen.items():
-        text = blend if arm.text == "mid" else texts[arm.model.vocab, arm.people]
+        text = cast(Text, blend) if arm.text == "mid" else texts[arm.model.vocab, arm.people]
         training = arm.training.same_text(text.ratio)
         for seed in arm.trained if kind is None else arm.seeds.get(kind, ()):
             folder = runs / plan.name / address.path / f"seed{seed}"
             name = plan.scale.data if arm.text == "own" else arm.text
             run = Run(address, seed, arm.model, training, folder, name, text.blocks, text.data_hash, text.ratio)
             made.append(resuming(run, arm.before, texts[arm.model.vocab, arm.people])[0])
-    return with_prefixes(keep_parents(made))
+    return with_prefixes(_keep_parents(made))
 
 
 def init_from(run: Run, before: list[Run], tables: str) -> InitFrom:
-    """Describe the run that another resumes from.
-
-    Args:
-        run: that resumes. It begins where those before it that read the same text ended.
-        before: the run from which it resumes, and that from which this one resumed, if any.
-        tables: what becomes of its tables, as in recipes/variants.yaml.
-    """
+    """Describe how a run begins: where those of `before` that read the same text ended; the last of these first."""
     training, same_text = run.training, [other.training for other in before if other.blocks == run.blocks]
     passed = sum(other.tokens for other in same_text)
     same_batches = all(other.sequence == training.sequence for other in same_text)
@@ -86,8 +77,7 @@ def init_from(run: Run, before: list[Run], tables: str) -> InitFrom:
     )
 
 
-def keep_parents(runs: list[Run]) -> list[Run]:
-    """Return the same runs; those from which others resume keep their final checkpoints."""
+def _keep_parents(runs: list[Run]) -> list[Run]:
     parents = {run.init_from.folder for run in runs if run.init_from}
     return [replace(run, keep_final_checkpoint=run.folder in parents) for run in runs]
 
@@ -101,8 +91,11 @@ def asked_runs(
     final checkpoints.
     """
     asked = set(plan.runs if addresses is None else addresses)
-    related = [address for address, arm in plan.runs.items()
-               if address in asked or arm.training.schedule == "wsd" or arm.before]  # fmt: skip
+    related = [
+        address
+        for address, arm in plan.runs.items()
+        if address in asked or arm.training.schedule == "wsd" or arm.before
+    ]
     every = runs_of(plan, related, data=data, runs=runs)
     return [replace(run, parallel=plan.scale.parallel) for run in every if run.address in asked]
 
@@ -127,11 +120,7 @@ def cost(run: Run) -> float:
 
 
 def share_of(runs: list[Run], shard: str) -> list[Run]:
-    """Return share I of N, "I/N", of runs, in about equal FLOPs; a run is with those that it resumes from.
-
-    Raises:
-        UserError: the shard is no such pair of numbers.
-    """
+    """Return share "I/N" of runs, in about equal FLOPs, each with those that it resumes from, or raise UserError."""
     given = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", shard)
     if not given or int(given[1]) > int(given[2]):
         raise UserError(f"--shard {shard}: give I/N with I from 1 to N, as in 1/8")
@@ -150,13 +139,9 @@ def share_of(runs: list[Run], shard: str) -> list[Run]:
 
 
 def train(plan: Plan, runs: list[Run], replace: bool = False, tracked: bool = True) -> bool:
-    """Train what isn't finished of some runs of a plan; interrupted ones resume. MLflow follows where it is `tracked`.
+    """Train what isn't finished of some runs; interrupted ones resume. MLflow follows where it is `tracked`.
 
-    Returns:
-        Whether this process speaks for them: of several that share runs, the first does.
-
-    Raises:
-        UserError: see stemrepro.training.train.
+    Return whether this process speaks for them: of several that share runs, the first does.
     """
     left = [run for run in runs if not run.ended]
     if not left:
@@ -175,12 +160,7 @@ def train(plan: Plan, runs: list[Run], replace: bool = False, tracked: bool = Tr
 
 
 def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> None:
-    """Train each run in a process, or on its devices one after another; raise as stemrepro.training.train does.
-
-    Args:
-        replace: remove runs that were made with other settings.
-        done: number of runs that had ended before.
-    """
+    """Train each run in a process, or on its devices one after another; `replace`: remove runs of other settings."""
     if any(run.training.schedule == "wsd" for run in runs):
         runs = sorted(runs, key=lambda run: run.training.tokens)  # longer ones resume from shorter ones
     threads = runs[0].training.threads if runs else 1

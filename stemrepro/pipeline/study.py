@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from stemrepro.common.files import atomic_write, sha256
 from stemrepro.common.paths import DATA, RECIPES, SCORES
@@ -43,7 +44,7 @@ def _join(parts: Path, out: Path) -> None:
     shutil.rmtree(parts)
 
 
-def _step(name: str, about: object, after: tuple[Step, ...], out: Path, arguments: tuple) -> Step:
+def _step(name: str, about: object, after: tuple[Step, ...], out: Path, arguments: tuple[Any, ...]) -> Step:
     module = f"stemrepro.published.{name}"
 
     def make() -> None:

@@ -7,6 +7,7 @@ import math
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -22,7 +23,7 @@ NUMBERS = ("ours", "ci_low", "ci_high")
 SHOWN = 15
 
 
-def _git(*arguments: str) -> subprocess.CompletedProcess:
+def _git(*arguments: str) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(["git", *arguments], capture_output=True, encoding="utf-8", errors="replace")
     except OSError as error:
@@ -47,7 +48,7 @@ def committed_recipes(folder: Path) -> set[str]:
     return {Path(name).parent.name for name in names if name.endswith("/verdicts.json")}
 
 
-def change(now: dict | None, before: dict) -> str:
+def change(now: dict[str, Any] | None, before: dict[str, Any]) -> str:
     """Return in what a claim differs from the committed one; "" where its verdict is the same and its numbers are near.
 
     Near is within MOST of half the width of the committed interval; without an interval numbers must be equal.
@@ -65,7 +66,7 @@ def change(now: dict | None, before: dict) -> str:
     return ""
 
 
-def alike(new: object, old: object) -> bool:
+def alike(new: Any, old: Any) -> bool:
     """Tell whether two cells of a table are equal, or numbers but for last digits, which depend on the processor."""
     try:
         return new == old or math.isclose(float(new), float(old), rel_tol=1e-4, abs_tol=2e-6)
@@ -92,15 +93,12 @@ def drawn_on(folder: Path, names: Iterable[str]) -> str:
 
 
 def verify(scale: str, results: Path, console: Console) -> int:
-    """Print what of a scale's results differs from the committed ones.
+    """Print what of a scale's results differs from the committed ones; UserError: there are no verdicts to compare.
 
     data.csv is compared where the scores are the committed ones, as it follows from them.
 
     Returns:
         0 if all is the same and something was scored here, 1 if something differs, 3 if nothing was scored here.
-
-    Raises:
-        UserError: there are no verdicts to compare.
     """
     folder, scores = results / scale, SCORES / scale
     paths = {path.parent.name: path for path in folder.glob("*/verdicts.json")}
@@ -110,7 +108,7 @@ def verify(scale: str, results: Path, console: Console) -> int:
     same_scores = not _git("status", "--porcelain", "--", scores.as_posix()).stdout
     for name in sorted(reference):
         now = {row["claim"]: row for row in (read_verdicts(paths[name]) if name in paths else [])}
-        before = {row["claim"]: row for row in json.loads(committed(folder / name / "verdicts.json"))}
+        before = {row["claim"]: row for row in json.loads(committed(folder / name / "verdicts.json") or "[]")}
         count += len(before)
         changes += [(f"{name}/{claim}", change(now.get(claim), row)) for claim, row in before.items()]
         changes += [(f"{name}/{claim}", "new") for claim in now.keys() - before.keys()]

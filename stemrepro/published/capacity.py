@@ -5,6 +5,7 @@ of a dense model, too. What they are worth is in losses: those of the same token
 """
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +19,9 @@ from stemrepro.data.integrity import read_corpus
 from stemrepro.model.config import layers_of
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
-from stemrepro.published.converted import convert, rows_of
+from stemrepro.published.converted import Rows, convert, rows_of
 from stemrepro.published.models import Model, load
-from stemrepro.published.texts import write_parquet
+from stemrepro.published.texts import once, write_parquet
 
 DOCUMENTS = {"speeches": 4, "factbook": 3, "bible": 3, "plays": 3}
 """How many documents of each source are read: the first that are long enough."""
@@ -55,7 +56,7 @@ def documents(model: Model, corpus: Path, wanted: Mapping[str, int]) -> tuple[pd
 
 
 def drawn(every: np.ndarray, count: int) -> float:
-    """Return the distinct tokens to expect among so many that are drawn one by one from others, and put back."""
+    """Return how many distinct tokens to expect among `count` drawn from others one by one, and put back."""
     shares = np.bincount(every) / len(every)
     return float((1 - (1 - shares) ** count).sum())
 
@@ -69,11 +70,12 @@ def counts(texts: pd.DataFrame, every: Mapping[str, np.ndarray], model: Model) -
     """
     config = model.decoder.config
     shape = {name: getattr(config, name) for name in ("width", "ffn_width", "layers", "vocab")}
-    return pd.DataFrame([
-        {"document": number, "source": row.source, "length": length, "distinct": len(np.unique(row.tokens[:length])),
-         "drawn": drawn(every[row.source], length)} | shape
-        for number, row in enumerate(texts.itertuples()) for length in LENGTHS if len(row.tokens) >= length
-    ])  # fmt: skip
+    lines = []
+    for number, row in enumerate(texts.itertuples()):
+        for length in (length for length in LENGTHS if len(row.tokens) >= length):
+            distinct = {"distinct": len(np.unique(row.tokens[:length])), "drawn": drawn(every[row.source], length)}
+            lines.append({"document": number, "source": row.source, "length": length} | distinct | shape)
+    return pd.DataFrame(lines)
 
 
 @torch.no_grad()
@@ -84,30 +86,24 @@ def loss(decoder: Decoder, start: Tensor, tokens: Tensor, before: int) -> float:
     return token_losses(decoder.head(hidden), read[:, -TARGETS:]).mean().item()
 
 
-def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
-    """Write counts.parquet, and losses.<model>.parquet of each model; what a killed run made stays.
+def losses(model: Model, rows: Rows, texts: pd.DataFrame, placement: str) -> pd.DataFrame:
+    """Return model (a placement, or "dense"), document, source, context and nats of each."""
+    decoder, start, lines = model.decoder, torch.tensor(model.tokens("")), []
+    if placement != "dense":  # tables of all layers in single precision would take 9 GB
+        decoder = convert(model, rows, layers_of(placement, len(decoder.blocks)), torch.bfloat16)
+    for number, row in enumerate(track(list(texts.itertuples()), f"context, {placement}")):
+        about = {"model": placement, "document": number, "source": row.source}
+        for before in BEFORE:
+            nats = loss(decoder, start, torch.from_numpy(row.tokens), before)
+            lines.append(about | {"context": before, "nats": nats})
+    return pd.DataFrame(lines)
 
-    Args:
-        name: of the model.
-        corpus: a corpus.parquet.
-        rows: folder of the rows.
-        out: folder of the tables.
-    """
+
+def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
+    """Write counts.parquet, and losses.<model>.parquet of each model, into `out`; `rows` is a folder."""
     model = load(name)
-    own, start = rows_of(model, rows), torch.tensor(model.tokens(""))
+    own = rows_of(model, rows)
     texts, every = documents(model, corpus, DOCUMENTS)
     write_parquet(out / "counts.parquet", counts(texts, every, model))
     for placement in PLACEMENTS:
-        file = out / f"losses.{placement}.parquet"
-        if file.exists():
-            continue
-        decoder = model.decoder
-        if placement != "dense":  # tables of all layers in single precision would take 9 GB
-            layers = layers_of(placement, len(decoder.blocks))
-            decoder = convert(model, own, layers, torch.bfloat16)
-        lines = [
-            {"model": placement, "document": number, "source": row.source, "context": before,
-             "nats": loss(decoder, start, torch.from_numpy(row.tokens), before)}
-            for number, row in enumerate(track(list(texts.itertuples()), f"context, {placement}")) for before in BEFORE
-        ]  # fmt: skip
-        write_parquet(file, pd.DataFrame(lines))
+        once(out / f"losses.{placement}.parquet", partial(losses, model, own, texts, placement))

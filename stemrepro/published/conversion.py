@@ -7,7 +7,9 @@ Dense is trained on the same tokens.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -22,8 +24,8 @@ from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
 from stemrepro.published.converted import FEW, Rows, convert, rows_of
 from stemrepro.published.models import Model, load
-from stemrepro.published.rows import TRAIN, changed, constant
-from stemrepro.published.texts import sequences, write_parquet
+from stemrepro.published.rows import TRAIN, changed, constant, ffn_of
+from stemrepro.published.texts import once, sequences
 
 HELD_OUT, TUNE = dict.fromkeys(TRAIN, 3), dict.fromkeys(TRAIN, 2)
 """Sequences on which losses are measured, and those on which the prior of rows and the learning rates are compared."""
@@ -54,22 +56,19 @@ class Arm:
 
 BOTH = ("table", "gate", "down")
 ARMS = {
-    "dense": Arm("dense", "full", ("gate", "up", "down")), "third-tables": Arm("stem", "third", ("table",)),
-    "third": Arm("stem", "third", BOTH), "third-interpolated": Arm("stem-interpolated", "third", BOTH),
-    "half": Arm("stem", "half", BOTH), "full": Arm("stem", "full", BOTH),
-}  # fmt: skip
+    "dense": Arm("dense", "full", ("gate", "up", "down")),
+    "third-tables": Arm("stem", "third", ("table",)),
+    "third": Arm("stem", "third", BOTH),
+    "third-interpolated": Arm("stem-interpolated", "third", BOTH),
+    "half": Arm("stem", "half", BOTH),
+    "full": Arm("stem", "full", BOTH),
+}
 KEPT = "third"
 """The arm whose weights are kept, for benchmarks."""
 
 
 class Fewer(nn.Module):
-    """A table as STEM's, without the rows that no text reads.
-
-    Args:
-        rows: [n, F].
-        tokens: whose rows they are [n].
-        vocab: how many tokens there are.
-    """
+    """A table as STEM's, without the rows that no text reads: rows [n, F] of tokens [n]."""
 
     index: Tensor
 
@@ -86,17 +85,13 @@ class Fewer(nn.Module):
 
 
 def trainable(model: Model, rows: Rows, arm: Arm, tokens: Tensor) -> Decoder:
-    """Return the decoder of an arm, of which the arm's parts alone can be trained, and are copies.
-
-    Args:
-        tokens: all that are ever read, sorted [n].
-    """
+    """Return the decoder of an arm, whose parts alone can be trained, and are copies; it reads `tokens` alone."""
     shape = model.decoder.config
     layers = layers_of(arm.placement, shape.layers)
     with torch.device("meta"):
         decoder = Decoder(replace(shape, ffn=arm.ffn, replaced_layers=() if arm.ffn == "dense" else layers))
     for layer in layers if arm.ffn != "dense" else ():
-        ffn = decoder.blocks[layer].ffn
+        ffn: nn.Module = ffn_of(decoder, layer)
         ffn.table = Fewer(rows.at(layer, tokens), tokens, shape.vocab)
         if arm.ffn == "stem-interpolated":
             ffn.share = torch.zeros(())
@@ -105,7 +100,7 @@ def trainable(model: Model, rows: Rows, arm: Arm, tokens: Tensor) -> Decoder:
     decoder.requires_grad_(False)
     for layer in layers:
         for part in arm.parts:
-            module = getattr(decoder.blocks[layer].ffn, part)
+            module = getattr(ffn_of(decoder, layer), part)
             module.weight = nn.Parameter(module.weight.detach().clone())
     return decoder
 
@@ -147,6 +142,12 @@ def replaced(model: Model, text: pd.DataFrame, layers: Sequence[int], given: Giv
     return out
 
 
+def _but_the_start(rows: Rows, given: Given, layer: int, tokens: Tensor) -> Tensor:
+    """Return what a layer is given at tokens [B, T], and at the start tokens their own rows [B, T, F]."""
+    own = rows.at(layer, tokens)
+    return torch.cat([own[:, :1], given(layer, tokens).expand_as(own)[:, 1:]], dim=1)
+
+
 def controls(model: Model, rows: Rows) -> dict[str, Given]:
     """Return rows and what can stand in their place; the start token keeps its own row.
 
@@ -156,31 +157,21 @@ def controls(model: Model, rows: Rows) -> dict[str, Given]:
     seen = (rows.means.index >= 0).nonzero().flatten()[1:]
     dealt = torch.arange(model.decoder.config.vocab)
     dealt[seen] = seen[torch.randperm(len(seen), generator=torch.Generator().manual_seed(0))]
-    mean, blocks = rows.means.grand(rows.means.read), model.decoder.blocks
+    mean = rows.means.grand(rows.means.read)
 
-    def but_the_start(given: Given) -> Given:
-        def both(layer: int, tokens: Tensor) -> Tensor:
-            own = rows.at(layer, tokens)
-            return torch.cat([own[:, :1], given(layer, tokens).expand_as(own)[:, 1:]], dim=1)
-
-        return both
-
+    kinds: dict[str, Given] = {"rows": rows.at}
     others: dict[str, Given] = {
-        "one-row": lambda layer, _: F.linear(mean[layer], blocks[layer].ffn.up.weight),
+        "one-row": lambda layer, _: F.linear(mean[layer], ffn_of(model.decoder, layer).up.weight),
         "dealt-anew": lambda layer, tokens: rows.at(layer, dealt[tokens]),
         "no-up": lambda layer, tokens: torch.ones(()),
         "no-ffn": lambda layer, tokens: torch.zeros(()),
     }
-    return {"rows": rows.at} | {kind: but_the_start(given) for kind, given in others.items()}
+    return kinds | {kind: partial(_but_the_start, rows, given) for kind, given in others.items()}
 
 
 @torch.no_grad()
 def at_once(model: Model, rows: Rows, text: pd.DataFrame) -> pd.DataFrame:
-    """Measure losses with rows in the place of W_u x, and with controls.
-
-    Returns:
-        what `measured` returns, with placement and kind ("dense", or of `controls`).
-    """
+    """Measure losses with rows in the place of W_u x, and with controls: `measured`, with placement and kind."""
     kinds, sets = controls(model, rows), placements(len(model.decoder.blocks))
     asked = [("rows", name) for name in sets] + [
         (kind, name) for name in CONTROLLED for kind in kinds if kind != "rows"
@@ -193,11 +184,7 @@ def at_once(model: Model, rows: Rows, text: pd.DataFrame) -> pd.DataFrame:
 
 @torch.no_grad()
 def of_priors(model: Model, rows: Rows, text: pd.DataFrame) -> pd.DataFrame:
-    """Measure losses with rows of other priors.
-
-    Returns:
-        what `measured` returns, with placement, prior, few.
-    """
+    """Measure losses with rows of other priors: `measured`, with placement, prior, few."""
     tables, sets = [], placements(len(model.decoder.blocks))
     for prior, few in track(PRIORS, "priors of rows"):
         given = Rows(model, rows.means, few, prior).at
@@ -231,11 +218,12 @@ def train(
     optimizer = torch.optim.Adam(parameters, betas=(0.9, 0.95))
     warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / WARM_UP))
     batches = torch.from_numpy(text.astype(np.int64)).split(BATCH)[:steps]
+    networks = [ffn_of(decoder, layer) for layer in range(len(decoder.blocks))]
+    shares: list[Tensor] = [cast(Tensor, network.share) for network in networks if hasattr(network, "share")]
     measure(0)
     for step, batch in enumerate(track(batches, title), 1):
-        for block in decoder.blocks:
-            if hasattr(block.ffn, "share"):
-                block.ffn.share.fill_(0.5 ** ((step - 1) / HALF_LIFE))
+        for share in shares:
+            share.fill_(0.5 ** ((step - 1) / HALF_LIFE))
         loss = token_losses(decoder(batch[:, :-1]), batch[:, 1:]).mean()
         loss.backward()
         nn.utils.clip_grad_norm_([weight for weights in groups.values() for weight in weights], 1.0)
@@ -243,9 +231,8 @@ def train(
         warm_up.step()
         optimizer.zero_grad()
         if step in MEASURED or step == steps:
-            for block in decoder.blocks:
-                if hasattr(block.ffn, "share"):
-                    block.ffn.share.zero_()  # what is measured is STEM
+            for share in shares:
+                share.zero_()  # what is measured is STEM
             measure(step)
 
 
@@ -278,11 +265,7 @@ class Study:
         return tables[0]
 
     def rates(self) -> pd.DataFrame:
-        """Try rates: of dense's matrices, of tables alone, and of matrices with the best of these.
-
-        Returns:
-            what `measured` returns, with arm, table and matrices: their learning rates.
-        """
+        """Try rates of dense's matrices, of tables alone, and of matrices with the best of these; return losses."""
         tables = [self.tried("third-tables", {"table": rate, "matrices": 0.0}) for rate in TABLES]
         best = chosen(pd.concat(tables), "third-tables")["table"]
         for rate in MATRICES:
@@ -291,11 +274,7 @@ class Study:
         return pd.concat(tables, ignore_index=True)
 
     def trained(self, name: str, rates: Mapping[str, float], kept: Path) -> pd.DataFrame:
-        """Train an arm, and keep the weights of KEPT in a file.
-
-        Returns:
-            what `measured` returns, with arm and step.
-        """
+        """Train an arm, and keep KEPT's weights in a file: `measured`, with arm and step."""
         decoder, tables = trainable(self.model, self.rows, ARMS[name], self.tokens), []
 
         def measure(step: int) -> None:
@@ -310,6 +289,10 @@ class Study:
             aside.replace(kept)
         return pd.concat(tables, ignore_index=True)
 
+    def trained_at_best(self, name: str, tables: Path, kept: Path) -> pd.DataFrame:
+        """Return `trained` at the rates that trials in a folder of tables say."""
+        return self.trained(name, _rates_of(name, tables), kept)
+
 
 TOKENS, RATES = "tokens", "rates"
 
@@ -320,8 +303,7 @@ def study_of(model: Model, corpus: Path, rows: Path) -> Study:
     return Study(model, rows_of(model, rows), *(sequences(model, corpus, *split) for split in many.items()))
 
 
-def rates_of(arm: str, tables: Path) -> dict[str, float]:
-    """Return the learning rates of an arm, by the trials in a folder of tables."""
+def _rates_of(arm: str, tables: Path) -> dict[str, float]:
     return chosen(pd.read_parquet(tables / f"{RATES}.parquet"), arm if arm in ("dense", "third-tables") else "third")
 
 
@@ -334,14 +316,10 @@ def chosen(rates: pd.DataFrame, arm: str) -> dict[str, float]:
 def kept_model(model: Model, corpus: Path, rows: Path, tables: Path) -> Decoder:
     """Return the decoder of the arm KEPT with its trained weights, and train it where they are missing.
 
-    A token that the training never read has its first row.
-
-    Args:
-        rows: folder of the rows.
-        tables: folder of the conversion's tables.
+    A token that the training never read has its first row. `tables` is the folder of the conversion's tables.
     """
-    if not (kept := kept_file(rows)).exists():
-        study_of(model, corpus, rows).trained(KEPT, rates_of(KEPT, tables), kept)
+    if not (kept := _kept_file(rows)).exists():
+        study_of(model, corpus, rows).trained_at_best(KEPT, tables, kept)
     layers = layers_of(ARMS[KEPT].placement, len(model.decoder.blocks))
     decoder, trained = convert(model, rows_of(model, rows), layers), load_file(kept)
     tokens, state = trained.pop(TOKENS), decoder.state_dict()
@@ -354,27 +332,15 @@ def kept_model(model: Model, corpus: Path, rows: Path, tables: Path) -> Decoder:
     return decoder
 
 
-def kept_file(rows: Path) -> Path:
-    """Return the file of KEPT's weights, next to the folder of the rows."""
+def _kept_file(rows: Path) -> Path:
     return rows.parent / "trained.safetensors"
 
 
 def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
-    """Write at-once.parquet, priors.parquet, rates.parquet and trained.<arm>.parquet; what a killed run made stays.
-
-    Args:
-        name: of the model.
-        corpus: a corpus.parquet.
-        rows: folder of the rows; the weights of one arm are kept next to it.
-        out: folder of the tables.
-    """
+    """Write at-once.parquet, priors.parquet, rates.parquet and trained.<arm>.parquet; weights lie next to `rows`."""
     study = study_of(load(name), corpus, rows)
-    parts: dict[str, Callable[[], pd.DataFrame]] = {
-        "priors": lambda: of_priors(study.model, study.rows, study.tune),
-        "at-once": lambda: at_once(study.model, study.rows, study.held_out),
-        RATES: study.rates,
-    }
-    parts |= {f"trained.{arm}": lambda arm=arm: study.trained(arm, rates_of(arm, out), kept_file(rows)) for arm in ARMS}
-    for part, of in parts.items():
-        if not (file := out / f"{part}.parquet").exists():
-            write_parquet(file, of())
+    once(out / "priors.parquet", partial(of_priors, study.model, study.rows, study.tune))
+    once(out / "at-once.parquet", partial(at_once, study.model, study.rows, study.held_out))
+    once(out / f"{RATES}.parquet", study.rates)
+    for arm in ARMS:
+        once(out / f"trained.{arm}.parquet", partial(study.trained_at_best, arm, out, _kept_file(rows)))

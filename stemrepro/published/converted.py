@@ -10,7 +10,7 @@ from torch import Tensor
 
 from stemrepro.model.transformer import Decoder
 from stemrepro.published.models import Model
-from stemrepro.published.rows import ROWS, Means
+from stemrepro.published.rows import ROWS, Means, ffn_of, looked_up
 
 FEW = 2.0
 """How many places the prior of a row counts for."""
@@ -55,17 +55,17 @@ class Rows:
     def read(self, layer: int, tokens: Tensor) -> Tensor:
         """Return what stands for the FFN's input at tokens [...] -> [..., D]."""
         places = self.means.index[tokens].long()
-        seen = self.means.counts[places.clamp(min=0)].where(places >= 0, 0.0)[..., None]
-        mean, prior = self.means.read[layer][places.clamp(min=0)], self.features[tokens] @ self.maps[layer]
+        seen = looked_up(self.means.counts, places, 0.0)[..., None]
+        mean, prior = looked_up(self.means.read[layer], places, 0.0), self.features[tokens] @ self.maps[layer]
         return (seen * mean + self.few * prior) / (seen + self.few)
 
     def at(self, layer: int, tokens: Tensor) -> Tensor:
         """Return the rows of tokens [...] -> [..., F]."""
-        return F.linear(self.read(layer, tokens), self.model.decoder.blocks[layer].ffn.up.weight.detach())
+        return F.linear(self.read(layer, tokens), ffn_of(self.model.decoder, layer).up.weight.detach())
 
 
 def rows_of(model: Model, folder: Path) -> Rows:
-    """Return the rows of a model from the folder of its means."""
+    """Return a model's rows from the folder of their means."""
     return Rows(model, Means.load(folder / ROWS))
 
 

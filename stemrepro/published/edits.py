@@ -7,8 +7,10 @@ weight, no token, no input embedding.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import permutations, product
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -27,7 +29,7 @@ from stemrepro.model.loss import token_losses
 from stemrepro.published.converted import Rows, rows_of
 from stemrepro.published.models import Model, load
 from stemrepro.published.rows import Change, changed, constant
-from stemrepro.published.texts import sequences, write_parquet
+from stemrepro.published.texts import once, sequences
 
 PROMPTS = {
     "capital": "The capital of {} is",
@@ -45,16 +47,14 @@ EXAMPLES, EXAMPLE_SETS = (("Spain", "Germany"), ("United States", "France")), ("
 MENTIONING, MENTIONS, DAMAGED = dict.fromkeys(("passages", "speeches"), 200), 2, 20
 """Sequences of text that may hold a name, how many are read of each pair, and pairs of which text is read."""
 
+Outcomes = dict[str, list[float]]
+"""success, kept, new and old (see Study), of each pair."""
+Pair = TypeVar("Pair", tuple[str, str], tuple[int, int])
+
 
 @torch.no_grad()
 def following(model: Model, tokens: Tensor, ends: Tensor, changes: Mapping[int, Change] | None = None) -> Tensor:
-    """Return the probabilities of the token after each prompt [n, vocab].
-
-    Args:
-        tokens: prompts, with end marks on the right [n, T].
-        ends: place of each prompt's last token [n].
-        changes: by layer.
-    """
+    """Return the probabilities of the token after prompts [n, T], which end at places [n] -> [n, vocab]."""
     with changed(model.decoder, changes or {}):
         hidden = model.decoder.hidden(tokens)
     return model.decoder.head(hidden[torch.arange(len(tokens)), ends]).softmax(dim=-1)
@@ -85,25 +85,23 @@ def knows(model: Model, questions: Mapping[str, Question]) -> set[str]:
     return {name for name, token in zip(names, first, strict=True) if token == questions[name].answer[0]}
 
 
-def drawn(pairs: list[tuple[str, str]], most: int) -> list[tuple[str, str]]:
+def drawn(pairs: list[Pair], most: int) -> list[Pair]:
     """Return at most so many pairs, drawn by chance, in their order."""
     chosen = np.sort(np.random.default_rng(0).permutation(len(pairs))[:most])
     return [pairs[number] for number in chosen]
 
 
-def plus(extra: Tensor) -> Change:
-    """Return the change that adds vectors."""
-    return lambda out: out + extra
+def _plus(extra: Tensor) -> Change:
+    return partial(torch.add, extra)
 
 
-def at_places(given: Tensor, place: Tensor) -> Change:
-    """Return the change that puts vectors at some places [n, T]."""
+def _at_places(given: Tensor, place: Tensor) -> Change:
     return lambda out: torch.where(place[..., None], given, out)
 
 
 def placements(layers: int) -> dict[str, tuple[int, ...]]:
     """Return the sets of layers that are edited, by name."""
-    named = {name: tuple(layers_of(name, layers)) for name in ("third", "half", "full")}
+    named = {name: layers_of(name, layers) for name in ("third", "half", "full")}
     named |= {"all": tuple(range(layers))} | {f"layer {layer}": (layer,) for layer in range(layers)}
     return named | {f"first {count}": tuple(range(1, count + 1)) for count in range(2, layers - 1, 4)}
 
@@ -132,23 +130,16 @@ def vectors(
     return out
 
 
-def _outcomes(probabilities: Tensor, pairs: list[tuple[Question, Question]]) -> dict[str, list[float]]:
+def _outcomes(probabilities: Tensor, pairs: list[tuple[Question, Question]]) -> Outcomes:
     old, new = (torch.tensor([pair[side].answer[0] for pair in pairs]) for side in (0, 1))
     every, first = torch.arange(len(pairs)), probabilities.argmax(dim=-1)
-    return {
-        "success": (first == new).int().tolist(), "kept": (first == old).int().tolist(),
-        "new": probabilities[every, new].tolist(), "old": probabilities[every, old].tolist(),
-    }  # fmt: skip
+    success, kept = (first == new).int().tolist(), (first == old).int().tolist()
+    chances = {"new": probabilities[every, new].tolist(), "old": probabilities[every, old].tolist()}
+    return {"success": success, "kept": kept} | chances
 
 
 class Trial:
-    """Pairs of questions about a source and a target, and edits of the model's answer to the first.
-
-    Args:
-        questions: by country.
-        names: the pairs of countries.
-        scheme: how rows are dealt out to the source's places.
-    """
+    """Pairs of questions about a source and a target, and edits of the model's answer to the first by a scheme."""
 
     def __init__(
         self, model: Model, rows: Rows, questions: Mapping[str, Question], names: list[tuple[str, str]], scheme: str
@@ -162,7 +153,7 @@ class Trial:
     def _added(self, pairs: list[tuple[Question, Question]], scheme: str) -> list[Tensor]:
         return [vectors(self.rows, layer, scheme, pairs, self.lengths) for layer in range(self.layers)]
 
-    def after(self, changes: Mapping[int, Change], tokens: Tensor | None = None) -> dict[str, list]:
+    def after(self, changes: Mapping[int, Change], tokens: Tensor | None = None) -> Outcomes:
         """Return what the model says with changes of some layers, of the sources' prompts or of others."""
         said = following(self.model, self.tokens if tokens is None else tokens, self.ends, changes)
         return _outcomes(said, self.pairs)
@@ -170,7 +161,7 @@ class Trial:
     def plus(self, layers: Sequence[int], added: list[Tensor] | None = None) -> dict[int, Change]:
         """Return changes that add the difference of the rows."""
         given = added or self.added
-        return {layer: plus(given[layer]) for layer in layers}
+        return {layer: _plus(given[layer]) for layer in layers}
 
     def read(self, layers: Sequence[int], edit: bool) -> dict[int, Change]:
         """Return changes by which layers read rows at every place, at the source's those of the target if `edit`."""
@@ -183,18 +174,14 @@ class Trial:
         others = [(source, self.pairs[number][1]) for (source, _), number in zip(self.pairs, order, strict=True)]
         return self._added(others, "one-to-one")
 
-    def patched(self, aims: Tensor) -> Callable[[Sequence[int]], dict[int, Change]]:
-        """Return what makes changes that put W_u x of the targets' prompts at the sources' places."""
+    def patched(self, aims: Tensor) -> dict[int, Change]:
+        """Return the changes by layer that put W_u x of the targets' prompts at the sources' places."""
         kept: dict[int, Tensor] = {}
-
-        def keep(layer: int) -> Change:
-            return lambda out: kept.setdefault(layer, out)
-
-        following(self.model, aims, self.ends, {layer: keep(layer) for layer in range(self.layers)})
+        following(self.model, aims, self.ends, {layer: partial(kept.setdefault, layer) for layer in range(self.layers)})
         place = torch.zeros(self.tokens.shape, dtype=torch.bool)
         for number, (source, _) in enumerate(self.pairs):
             place[number, list(source.places)] = True
-        return lambda layers: {layer: at_places(kept[layer], place) for layer in layers}
+        return {layer: _at_places(given, place) for layer, given in kept.items()}
 
 
 class Study:
@@ -215,21 +202,17 @@ class Study:
         ]
         self.names = drawn([pair for pair in self.pairs if self.size[pair[0]] == self.size[pair[1]] == 1], PAIRS)
 
-    def parts(self) -> dict[str, Callable[[], list[pd.DataFrame]]]:
-        """Return what makes each part."""
+    def parts(self) -> dict[str, Callable[[], pd.DataFrame]]:
+        """Return what makes the table of each part."""
         return {"capital": self.capitals, "relations": self.relations, "lengths": self.lengths}
 
     def trial(self, names: list[tuple[str, str]], scheme: str = "one-to-one", relation: str = "capital") -> Trial:
         """Return the edits of pairs of countries."""
         return Trial(self.model, self.rows, self.questions[relation], names, scheme)
 
-    def capitals(self) -> list[pd.DataFrame]:
+    def capitals(self) -> pd.DataFrame:
         """Edit pairs of names of one token, by set of layers, next to what controls do."""
-
-        def note(results: dict[str, list], **about: str) -> pd.DataFrame:
-            return table(self.names, results, relation="capital", **about)
-
-        trial = self.trial(self.names)
+        trial, note = self.trial(self.names), partial(table, self.names, relation="capital")
         aims, _ = prompts([target for _, target in trial.pairs])
         patched, chance = trial.patched(aims), trial.chance()
         tables = [
@@ -239,7 +222,7 @@ class Study:
         for where, layers in track(list(self.sets.items()), "edits"):
             done = {
                 ("published", "rows"): trial.after(trial.plus(layers)),
-                ("published", "patched"): trial.after(patched(layers)),
+                ("published", "patched"): trial.after({layer: patched[layer] for layer in layers}),
             }
             if where in DEEP:
                 done["published", "chance"] = trial.after(trial.plus(layers, chance))
@@ -251,23 +234,23 @@ class Study:
             tables += [
                 note(results, model=kind, method=method, layers=where) for (kind, method), results in done.items()
             ]
-        return tables
+        return pd.concat(tables)
 
-    def relations(self) -> list[pd.DataFrame]:
+    def relations(self) -> pd.DataFrame:
         """Ask the same pairs about other things that the model knows of both."""
-        tables = []
+        tables, about = [], {"model": "published", "method": "rows"}
         for relation in list(self.questions)[1:]:
             asked, known = self.questions[relation], knows(self.model, self.questions[relation])
             both = [pair for pair in self.names if set(pair) <= known]
             both = [pair for pair in both if len({len(asked[name].places) for name in pair}) == 1]
             both = [pair for pair in both if asked[pair[0]].answer[0] != asked[pair[1]].answer[0]]
-            trial = self.trial(both, relation=relation) if both else None
-            for where in DEEP if trial else ():
-                done, about = trial.after(trial.plus(self.sets[where])), {"model": "published", "method": "rows"}
-                tables.append(table(both, done, relation=relation, **about, layers=where))
-        return tables
+            if both:
+                trial = self.trial(both, relation=relation)
+                done = {where: trial.after(trial.plus(self.sets[where])) for where in DEEP}
+                tables += [table(both, done[where], relation=relation, **about, layers=where) for where in DEEP]
+        return pd.concat(tables)
 
-    def lengths(self) -> list[pd.DataFrame]:
+    def lengths(self) -> pd.DataFrame:
         """Edit names of more than one token by names of one, and the other way, by the paper's schemes."""
         tables = []
         for group, schemes in SCHEMES.items():
@@ -278,10 +261,26 @@ class Study:
                 for where in DEEP:
                     done = trial.after(trial.plus(self.sets[where]))
                     tables.append(table(chosen, done, relation="capital", **about, layers=where))
-        return tables
+        return pd.concat(tables)
+
+    def examples(self) -> pd.DataFrame:
+        """Return what the model says of EXAMPLES: `example`, with source and target."""
+        sets, tables = {where: self.sets[where] for where in EXAMPLE_SETS}, []
+        for names in EXAMPLES:
+            prompt = PROMPTS["capital"]
+            source, target = (ask(self.model.tokenizer, prompt.format(name), name, "") for name in names)
+            told = example(self.model, self.rows, source, target, sets)
+            tables.append(told.assign(source=names[0], target=names[1]))
+        return pd.concat(tables)
+
+    def damage(self, text: pd.DataFrame) -> pd.DataFrame:
+        """Return what a text that holds names loses: `damage` of some pairs."""
+        capitals, sets = self.questions["capital"], {where: self.sets[where] for where in EXAMPLE_SETS}
+        pairs = [(capitals[old].entity[0], capitals[new].entity[0]) for old, new in self.names]
+        return damage(self.model, self.rows, drawn(pairs, DAMAGED), text, sets)
 
 
-def table(names: list[tuple[str, str]], results: dict[str, list], **about: str) -> pd.DataFrame:
+def table(names: list[tuple[str, str]], results: Outcomes, **about: str) -> pd.DataFrame:
     """Return the outcomes of an edit of each pair, with what it was."""
     return pd.DataFrame(names, columns=["source", "target"]).assign(**about | results)
 
@@ -289,34 +288,29 @@ def table(names: list[tuple[str, str]], results: dict[str, list], **about: str) 
 def example(
     model: Model, rows: Rows, question: Question, aim: Question, sets: Mapping[str, Sequence[int]]
 ) -> pd.DataFrame:
-    """Return the four most probable words before an edit, after it, and for the target's own prompt.
+    """Return the four most probable words before an edit of each set of layers, after it, and for the target's prompt.
 
-    Args:
-        sets: layers to edit, by name.
-
-    Returns:
-        said: before, target, or the scheme that rows are dealt by; layers, rank, word, probability.
+    Columns: said (before, target, or the scheme that rows are dealt by), layers, rank, word, probability.
     """
     lengths, (tokens, ends) = token_bytes(model.tokenizer), prompts([question])
     said = {("before", "all"): following(model, tokens, ends), ("target", "all"): following(model, *prompts([aim]))}
     size = len(question.places) - len(aim.places)
     schemes = SCHEMES["longer" if size > 0 else "shorter"] if size else ("one-to-one",)
     for scheme, (name, layers) in product(schemes, sets.items()):
-        changes = {layer: plus(vectors(rows, layer, scheme, [(question, aim)], lengths)) for layer in layers}
+        changes = {layer: _plus(vectors(rows, layer, scheme, [(question, aim)], lengths)) for layer in layers}
         said[scheme, name] = following(model, tokens, ends, changes)
     out = []
-    for (name, layers), probabilities in said.items():
+    for (scheme, name), probabilities in said.items():
         top = probabilities[0].topk(4)
-        words = [model.tokenizer.decode([token]) for token in top.indices.tolist()]
-        out += [
-            {"said": name, "layers": layers, "rank": rank, "word": word, "probability": value}
-            for rank, (word, value) in enumerate(zip(words, top.values.tolist(), strict=True), 1)
-        ]
-    return pd.DataFrame(out)
+        for rank, (token, value) in enumerate(zip(top.indices.tolist(), top.values.tolist(), strict=True), 1):
+            out.append((scheme, name, rank, model.tokenizer.decode([token]), value))
+    return pd.DataFrame(out, columns=["said", "layers", "rank", "word", "probability"])
 
 
 @torch.no_grad()
-def damage(model: Model, rows: Rows, pairs: list[tuple[int, int]], text: pd.DataFrame, sets: Mapping) -> pd.DataFrame:
+def damage(
+    model: Model, rows: Rows, pairs: list[tuple[int, int]], text: pd.DataFrame, sets: Mapping[str, Sequence[int]]
+) -> pd.DataFrame:
     """Read a text that holds a name with another's rows at the name's places.
 
     Text without the name doesn't change: no other place reads its rows.
@@ -343,40 +337,17 @@ def damage(model: Model, rows: Rows, pairs: list[tuple[int, int]], text: pd.Data
                     layer: rows.at(layer, torch.tensor(target)) - rows.at(layer, torch.tensor(source))
                     for layer in layers
                 }
-                with changed(decoder, {layer: plus(place[..., None] * vector) for layer, vector in moved.items()}):
+                with changed(decoder, {layer: _plus(place[..., None] * vector) for layer, vector in moved.items()}):
                     nats = token_losses(decoder(row[:, :-1]), row[:, 1:])[:, after:].sum().item()
                 out.append((source, target, name, number, row.shape[1] - 1 - after, nats, dense))
     return pd.DataFrame(out, columns=["source", "target", "layers", "sequence", "tokens", "nats", "dense"])
 
 
 def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
-    """Write edits.<part>.parquet, examples.parquet and damage.parquet of a model; what a killed run made stays.
-
-    Args:
-        name: of the model.
-        corpus: a corpus.parquet, next to whose folder the archives lie.
-        rows: folder with the parts of the rows.
-        out: folder of the tables.
-    """
+    """Write edits.<part>.parquet, examples.parquet and damage.parquet; the archives lie next to the corpus's folder."""
     model = load(name)
     study = Study(model, rows_of(model, rows), asked(model, corpus.parent.parent / "raw"))
-    capitals, sets = study.questions["capital"], {where: study.sets[where] for where in EXAMPLE_SETS}
-
-    def asked_of(name: str) -> Question:
-        return ask(model.tokenizer, PROMPTS["capital"].format(name), name, "")
-
-    def examples() -> pd.DataFrame:
-        return pd.concat(
-            example(model, study.rows, asked_of(old), asked_of(new), sets).assign(source=old, target=new)
-            for old, new in EXAMPLES
-        )
-
-    def harm() -> pd.DataFrame:
-        text = sequences(model, corpus, "validation", MENTIONING)
-        tokens = [(capitals[old].entity[0], capitals[new].entity[0]) for old, new in study.names]
-        return damage(model, study.rows, drawn(tokens, DAMAGED), text, sets)
-
-    made = {f"edits.{part}": lambda edit=edit: pd.concat(edit()) for part, edit in study.parts().items()}
-    for file, of in (made | {"examples": examples, "damage": harm}).items():
-        if not (path := out / f"{file}.parquet").exists():
-            write_parquet(path, of())
+    for part, edit in study.parts().items():
+        once(out / f"edits.{part}.parquet", edit)
+    once(out / "examples.parquet", study.examples)
+    once(out / "damage.parquet", lambda: study.damage(sequences(model, corpus, "validation", MENTIONING)))

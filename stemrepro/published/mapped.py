@@ -17,15 +17,7 @@ AT_ONCE = 1024
 
 
 class Mapped:
-    """A file with the rows of several tables.
-
-    Args:
-        path: where it is written.
-        tables: [vocab, F] each, of one type.
-
-    Attributes:
-        tables: the same in the file.
-    """
+    """A file at `path` with the rows of several tables [vocab, F] of one type; `tables` are the same in the file."""
 
     def __init__(self, path: Path, tables: Sequence[Tensor]) -> None:
         vocab, width = tables[0].shape
@@ -33,7 +25,7 @@ class Mapped:
         with open(path, "wb") as out:
             for first in range(0, vocab, AT_ONCE):
                 rows = torch.stack([table[first : first + AT_ONCE] for table in tables], dim=1)
-                out.write(rows.view(torch.uint8).numpy())
+                out.write(rows.view(torch.uint8).numpy().data)
                 os.fsync(out.fileno())  # what isn't on the disk can't leave the page cache
                 os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         self.file = open(path, "rb")  # noqa: SIM115

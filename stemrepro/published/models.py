@@ -43,11 +43,7 @@ class Source(Strict):
 
 @dataclass(frozen=True)
 class Model:
-    """A published model, in float32, in evaluation.
-
-    Attributes:
-        label: what is said of it wherever a number of it stands.
-    """
+    """A published model, in float32, in evaluation; `label` stands wherever a number of it does."""
 
     decoder: Decoder
     tokenizer: Tokenizer
@@ -74,8 +70,7 @@ def source(name: str, recipes: Path = RECIPES) -> Source:
 def fetch(name: str, models: Path = MODELS) -> Path:
     """Put a model into models/<name>/ where it isn't there, and return that folder.
 
-    Raises:
-        UserError: the model is unknown, can't be downloaded, or is another than the pinned one.
+    UserError: the model is unknown, can't be downloaded, or is another than the pinned one.
     """
     about, home = source(name), models / name
     home.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,12 +31,7 @@ class Turn(Protocol):
 
 
 class HuggingFace:
-    """Greedy decoding by transformers' `generate`.
-
-    Args:
-        folder: of the model.
-        dtype: of its weights.
-    """
+    """Greedy decoding by transformers' `generate`."""
 
     def __init__(self, folder: Path, dtype: torch.dtype) -> None:
         hub, file = importlib.import_module("transformers"), WEIGHTS if (folder / WEIGHTS).exists() else None
@@ -54,7 +50,7 @@ class HuggingFace:
 
     def prefill(self, prompts: Tensor) -> Work:
         """See Turn."""
-        return lambda: self._generate(prompts, 1)
+        return partial(self._generate, prompts, 1)
 
     def decode(self, past: Cache, tokens: Tensor) -> Work:
         """See Turn."""
@@ -66,7 +62,7 @@ class HuggingFace:
             cache.update(keys.repeat(batch, 1, 1, 1), its.values.repeat(batch, 1, 1, 1), layer)
         assert past.tokens is not None, "the past is empty"
         prompts = torch.cat([past.tokens.repeat(batch, 1), tokens[:, :1]], dim=1)
-        return lambda: self._generate(prompts, tokens.shape[1] - 1, past_key_values=cache)
+        return partial(self._generate, prompts, tokens.shape[1] - 1, past_key_values=cache)
 
 
 class LlamaCpp:
@@ -83,7 +79,7 @@ class LlamaCpp:
 
     def prefill(self, prompts: Tensor) -> Work | None:
         """See Turn."""
-        return None if len(prompts) > 1 else lambda: self._begin(prompts)
+        return None if len(prompts) > 1 else partial(self._begin, prompts)
 
     def decode(self, past: Cache, tokens: Tensor) -> Work | None:
         """See Turn."""

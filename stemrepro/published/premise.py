@@ -26,6 +26,8 @@ from stemrepro.published.rows import (
     added,
     changed,
     constant,
+    ffn_of,
+    looked_up,
     paired,
     parts,
     watched,
@@ -36,11 +38,6 @@ HELD_OUT = dict.fromkeys(("speeches", "bible", "plays", "passages"), 12)
 REPLACED = dict.fromkeys(HELD_OUT, 2)
 """Sequences that are asked, and that are read with one layer's rows in place of W_u x."""
 UP, GATE, OUT = "W_u x", "W_g x", "FFN output"
-
-
-def table(rows: Tensor, mean: Tensor, places: Tensor) -> Tensor:
-    """Return rows [seen, D] at places [n, T], and the mean where a place is below 0 [n, T, D]."""
-    return torch.where((places < 0)[..., None], mean, rows[places.clamp(min=0)])
 
 
 def _left(y: Tensor, row: Tensor, weights: Tensor | float = 1.0) -> Tensor:
@@ -71,7 +68,7 @@ def shares(model: Model, rows: Means, text: pd.DataFrame, budget: int, pairs: np
         at["another token"] = np.concatenate([tokens[:, :1], drawn], axis=1)
         at["pair"] = np.where((pairs >= 0) & (rows.index.numpy()[pairs] >= 0), pairs, tokens)
     places = {name: rows.index[torch.from_numpy(address)].long() for name, address in at.items()}
-    counts = torch.where(places["token"] < 0, 0.0, rows.counts[places["token"].clamp(min=0)])
+    counts = looked_up(rows.counts, places["token"], 0.0)
     read_mean, gave_mean, batch = rows.grand(rows.read), rows.grand(rows.gave), slice(0)
 
     def note(layer: int, what: str, address: str, total: Tensor, left: Tensor) -> None:
@@ -79,19 +76,18 @@ def shares(model: Model, rows: Means, text: pd.DataFrame, budget: int, pairs: np
             out.append((budget, layer, what, address, number, text["source"].iloc[number], squares, rest))
 
     def keep(layer: int, x: Tensor, gave: Tensor) -> None:
-        ffn = decoder.blocks[layer].ffn
+        ffn = ffn_of(decoder, layer)
         for what, weight in ((UP, ffn.up.weight), (GATE, ffn.gate.weight)):
             y = F.linear(x, weight)
             total = _left(y, F.linear(read_mean[layer], weight))
             for address, where in places.items():
-                row = table(rows.read[layer], read_mean[layer], where[batch])
-                row = F.linear(row, weight)
+                row = F.linear(looked_up(rows.read[layer], where[batch], read_mean[layer]), weight)
                 note(layer, what, address, total, _left(y, row))
                 if address == "token":
                     n = counts[batch]
                     total_seen = _left(y, F.linear(read_mean[layer], weight), (n > 0).float())
                     note(layer, what, "limit", total_seen, _left(y, row, n / (n + 1)))
-        row = table(rows.gave[layer], gave_mean[layer], places["token"][batch])
+        row = looked_up(rows.gave[layer], places["token"][batch], gave_mean[layer])
         note(layer, OUT, "token", _left(gave, gave_mean[layer]), _left(gave, row))
 
     for first in track(range(0, len(tokens), BATCH), f"shares, {budget:,} tokens"):
@@ -115,8 +111,9 @@ def costs(model: Model, rows: Means, text: pd.DataFrame) -> pd.DataFrame:
         row, places = tokens[number : number + 1], rows.index[tokens[number : number + 1]].long()
         base = decoder(row[:, :-1]).log_softmax(dim=-1)
         dense = token_losses(base, row[:, 1:]).sum().item()
-        for layer, block in enumerate(decoder.blocks):
-            given = F.linear(table(rows.read[layer], read_mean[layer], places), block.ffn.up.weight)[:, :-1]
+        for layer in range(len(decoder.blocks)):
+            row_of = looked_up(rows.read[layer], places, read_mean[layer])
+            given = F.linear(row_of, ffn_of(decoder, layer).up.weight)[:, :-1]
             with changed(decoder, {layer: constant(given)}):
                 after = decoder(row[:, :-1]).log_softmax(dim=-1)
             kl = (base.exp() * (base - after)).sum().item()
@@ -126,14 +123,7 @@ def costs(model: Model, rows: Means, text: pd.DataFrame) -> pd.DataFrame:
 
 
 def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
-    """Write shares.<tokens>.parquet for each length of the rows' text, and costs.parquet; what a killed run made stays.
-
-    Args:
-        name: of the model.
-        corpus: a corpus.parquet.
-        rows: folder with the parts of the rows.
-        out: folder of the tables.
-    """
+    """Write shares.<tokens>.parquet for each length of the rows' text, and costs.parquet, into `out`."""
     model = load(name)
     asked = sequences(model, corpus, "validation", HELD_OUT)
     tokens, known = np.stack(asked["tokens"]), np.load(rows / PAIRS)

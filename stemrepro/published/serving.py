@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -71,7 +72,7 @@ class Part:
 
     @property
     def name(self) -> str:
-        """As its file says it."""
+        """Its file, without an ending."""
         return f"{self.phase}-{self.kind}-{self.batch}-{self.context}"
 
     @property
@@ -111,9 +112,8 @@ def parts(config: ModelConfig) -> list[Part]:
     found = []
     for kind, phase, context, batch in product(TYPES, ("decode", "prefill"), CONTEXTS, BATCHES):
         number = TYPES[kind].itemsize
-        held = number * (tables + 2 * weights + MATRIX) + 3 * batch * cache_bytes(
-            config, context, number
-        )  # as it grows
+        cached = 3 * batch * cache_bytes(config, context, number)  # as it grows
+        held = number * (tables + 2 * weights + MATRIX) + cached
         if held <= MOST and (phase == "decode" or batch * context <= LONGEST):
             found.append(Part(phase, kind, batch, context))
     return found
@@ -126,7 +126,9 @@ class Read(TorchDispatchMode):
         super().__init__()
         self.own, self.count = {weight.untyped_storage().data_ptr() for weight in decoder.parameters()}, 0
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(
+        self, func: Any, types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         out = func(*args, **(kwargs or {}))
         if "embedding" in func.name() or "index_select" in func.name():
             self.count += out.nbytes
@@ -144,12 +146,7 @@ def nothing(_: Tensor) -> None:
 
 @dataclass(frozen=True)
 class Arm:
-    """A decoder of ours.
-
-    Attributes:
-        before: what is done before a turn, untimed, with its tokens.
-        ahead: what is done before each pass, with its tokens.
-    """
+    """A decoder of ours; `before` a turn, untimed, and `ahead` of each pass something is done with the tokens."""
 
     decoder: Decoder
     before: Callable[[Tensor], None] = nothing
@@ -216,18 +213,13 @@ class Stored(Rows):
 
 
 def retyped(model: Model, dtype: torch.dtype) -> Model:
-    """Return a model with weights of a type; those of its own are its own."""
+    """Return a model with weights of another type, or the same model."""
     own = model.decoder.head.weight.dtype == dtype
     return model if own else replace(model, decoder=copy.deepcopy(model.decoder).to(dtype))
 
 
 def arms(model: Model, tables: Mapping[int, Tensor], mapped: Mapped) -> dict[str, Arm]:
-    """Return dense and STEM by name.
-
-    Args:
-        tables: by layer, of all layers but the first.
-        mapped: the same in a file.
-    """
+    """Return dense and STEM by name; `tables` by layer, of all but the first, and `mapped`, the same in a file."""
     found = {"dense": Arm(model.decoder)}
     for name in ("third", "half", "full"):
         layers = layers_of(name, model.decoder.config.layers)
@@ -275,8 +267,7 @@ def timed(part: Part, turns: Mapping[str, Turn], past: Cache, text: Tensor) -> p
 
 
 @contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Compute with so many threads."""
+def _threads(count: int) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -303,20 +294,13 @@ def _times(part: Part, turns: Mapping[str, Turn], model: Model, text: Tensor) ->
 
 
 def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
-    """Write times.<part>.parquet for each part that isn't there.
-
-    Args:
-        name: of the model.
-        corpus: a corpus.parquet.
-        rows: folder of the rows; the mapped file lies next to it meanwhile.
-        out: folder of the tables.
-    """
+    """Write times.<part>.parquet for each part that isn't there; the mapped file lies next to `rows` meanwhile."""
     model, about = load(name), provenance()
     origin = {"machine": about["machine"], "date": about["date"], "threads": THREADS, "torch": torch.__version__}
     config = model.decoder.config
     text = torch.from_numpy(np.concatenate(sequences(model, corpus, "validation", HELD_OUT)["tokens"].tolist())).long()
     tables: dict[int, Tensor] = {}
-    with threads(THREADS), torch.no_grad():
+    with _threads(THREADS), torch.no_grad():
         for kind, dtype in TYPES.items():
             todo = {part: out / f"times.{part.name}.parquet" for part in parts(config) if part.kind == kind}
             todo = {part: file for part, file in todo.items() if not file.exists()}

@@ -16,7 +16,7 @@ from torch import Tensor
 from stemrepro.common.progress import track
 from stemrepro.published.converted import Rows, rows_of
 from stemrepro.published.models import load
-from stemrepro.published.rows import watched
+from stemrepro.published.rows import ffn_of, watched
 from stemrepro.published.texts import sequences, write_parquet
 
 GROUPS, EACH = 16, 2
@@ -25,12 +25,16 @@ SOURCES = ("speeches", "bible", "plays", "passages")
 MOST = 512
 """Distinct tokens of a group that are compared at most."""
 BINS = 100
+Line = dict[str, object]
+"""A row of cosines.parquet, by column."""
+Densities = dict[tuple[int, str, str, bool], np.ndarray]
+"""Heights [BINS] by layer, side, what and whether centred."""
 
 
 def cosines(vectors: Tensor) -> dict[bool, np.ndarray]:
     """Return cosines of all pairs of different vectors [n, f] -> [n (n - 1) / 2], by whether these are centred.
 
-    They are those of stemrepro.evaluation.geometry, which reads runs. This study follows from no run.
+    Those of stemrepro.evaluation.geometry differ in the last bits, and committed tables have these.
     """
     products = (vectors.double() @ vectors.double().T).numpy()
     mean = products.mean(axis=0)
@@ -64,26 +68,27 @@ def chosen(tokens: np.ndarray, seed: int) -> np.ndarray:
 
 
 @torch.no_grad()
-def spread(rows: Rows, tokens: np.ndarray, group: int) -> tuple[list[dict], dict[tuple, np.ndarray]]:
-    """Compare vectors at some places of a group of sequences [n, T].
-
-    Returns:
-        Lines of cosines.parquet, and densities [BINS] by layer, side, what and whether centred.
-    """
-    decoder, lines, densities = rows.model.decoder, [], {}
+def spread(rows: Rows, tokens: np.ndarray, group: int) -> tuple[list[Line], Densities]:
+    """Compare vectors at some places of a group of sequences [n, T] -> lines of cosines.parquet, and densities."""
+    decoder = rows.model.decoder
+    lines: list[Line] = []
+    densities: Densities = {}
     shape = {"width": decoder.config.width, "ffn_width": decoder.config.ffn_width}
     places = torch.from_numpy(chosen(tokens, group))
     text = torch.from_numpy(tokens.astype(np.int64))
     random = torch.randn(len(places), shape["width"], generator=torch.Generator().manual_seed(group))
 
     def keep(layer: int, x: Tensor, _: Tensor) -> None:
-        ffn, read = decoder.blocks[layer].ffn, x.flatten(0, 1)[places]
+        ffn, read = ffn_of(decoder, layer), x.flatten(0, 1)[places]
         gate, own = F.silu(ffn.gate(read)), rows.at(layer, text.flatten()[places])
         up = F.linear(read, ffn.up.weight)
         kinds = {
-            ("dense", "up"): up, ("dense", "gated"): gate * up, ("rows", "up"): own, ("rows", "gated"): gate * own,
+            ("dense", "up"): up,
+            ("dense", "gated"): gate * up,
+            ("rows", "up"): own,
+            ("rows", "gated"): gate * own,
             ("random", "up"): F.linear(random, ffn.up.weight),
-        }  # fmt: skip
+        }
         for (side, what), vectors in kinds.items():
             for centred, values in cosines(vectors).items():
                 heights = np.histogram(values, bins=BINS, range=(-1, 1), density=True)[0]
@@ -97,18 +102,12 @@ def spread(rows: Rows, tokens: np.ndarray, group: int) -> tuple[list[dict], dict
 
 
 def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
-    """Write cosines.parquet, and density.parquet: the mean over groups. Minutes, so that nothing is kept in between.
-
-    Args:
-        name: of the model.
-        corpus: a corpus.parquet.
-        rows: folder of the rows.
-        out: folder of the tables.
-    """
+    """Write cosines.parquet, and density.parquet, the mean over groups: minutes, so that nothing is kept in between."""
     model = load(name)
     own, asked = rows_of(model, rows), sequences(model, corpus, "validation", dict.fromkeys(SOURCES, GROUPS * EACH))
     tokens = np.stack(asked["tokens"]).reshape(len(SOURCES), GROUPS, EACH, -1)
-    lines, densities = [], []
+    lines: list[Line] = []
+    densities: list[Densities] = []
     for group in track(range(GROUPS), "spread"):
         part, heights = spread(own, np.concatenate(tokens[:, group]), group)
         lines += part
@@ -119,7 +118,6 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
     density = pd.DataFrame(keys, columns=["layer", "side", "what", "centred"]).assign(
         cosine=[middles] * len(keys), density=means
     )
-    write_parquet(
-        out / "density.parquet", density.explode(["cosine", "density"]).astype({"cosine": float, "density": float})
-    )
+    density = density.explode(["cosine", "density"]).astype({"cosine": float, "density": float})
+    write_parquet(out / "density.parquet", density)
     write_parquet(out / "cosines.parquet", pd.DataFrame(lines))

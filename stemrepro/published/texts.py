@@ -1,5 +1,6 @@
 """Text for a published model: sequences of equal length of the training split, and of documents held out of it."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ LENGTH = 256
 
 
 def sequences(model: Model, corpus: Path, split: str, sources: dict[str, int]) -> pd.DataFrame:
-    """Cut the documents of a split into sequences, of as many documents as there are.
+    """Cut the documents of a split into sequences, of as many documents as there are; UserError: a source has fewer.
 
     Documents that are shorter than a sequence are joined by line ends. Of a longer one its first sequences are taken.
 
@@ -25,15 +26,13 @@ def sequences(model: Model, corpus: Path, split: str, sources: dict[str, int]) -
 
     Returns:
         source, tokens (int32 [LENGTH], the start token first).
-
-    Raises:
-        UserError: a source has fewer.
     """
     documents = [row for row in read_corpus(corpus) if row["split"] == split]
     rows = []
     for source, wanted in sources.items():
         texts = [row["text"] for row in documents if row["source"] == source]
-        most, cut, joined = -(-wanted // max(1, len(texts))), [], ""
+        most, joined = -(-wanted // max(1, len(texts))), ""
+        cut: list[list[int]] = []
         for text in texts:
             joined = f"{joined}\n{text}" if joined else text
             tokens = model.tokens(joined[: 8 * LENGTH * most])[1:]
@@ -53,3 +52,9 @@ def sequences(model: Model, corpus: Path, split: str, sources: dict[str, int]) -
 def write_parquet(path: Path, table: pd.DataFrame) -> None:
     """Write a table; the file is whole or absent."""
     atomic_write(path, table.to_parquet(index=False))
+
+
+def once(path: Path, make: Callable[[], pd.DataFrame]) -> None:
+    """Write the table that a function makes, where the file isn't there: a killed study resumes."""
+    if not path.exists():
+        write_parquet(path, make())

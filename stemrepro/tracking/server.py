@@ -21,8 +21,10 @@ def address(experiment: str, port: int) -> str:
     """Return where the arms of an experiment are compared, the widest gap to dense first."""
     server = uri if (uri := public(tracking_uri())).startswith("http") else f"http://127.0.0.1:{port}"
     query = {
-        "workflowType": "machine_learning", "compareRunsMode": "CHART",
+        "workflowType": "machine_learning",
+        "compareRunsMode": "CHART",
         "searchFilter": "tags.kind = 'arm' and tags.variant = 'main'",
-        "orderByKey": "metrics.`final/prose_gap`", "orderByAsc": "false",
-    }  # fmt: skip
+        "orderByKey": "metrics.`final/prose_gap`",
+        "orderByAsc": "false",
+    }
     return f"{server.rstrip('/')}/#/experiments/{experiment}/runs?{urlencode(query)}"

@@ -52,7 +52,7 @@ def lines(path: Path) -> list[dict]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("python", [sys.executable, os.environ.get("GPU_PYTHON")], ids=["this", "the machine's"])
-def test_the_job_runs_in_a_copy_of_what_travels_and_its_scores_are_taken_in(laid_out, tmp_path, monkeypatch, python):
+def test_the_job_runs_in_a_copy_and_its_scores_are_taken_in(laid_out, tmp_path, monkeypatch, python):
     """Without .git, scores/ and results/, with the packages of benchmarks/gpu_machine.txt."""
     if python is None:
         pytest.skip("GPU_PYTHON names no Python 3.12 with these packages and the wheels of gpu_day")
@@ -107,7 +107,7 @@ def test_a_section_is_ended_with_its_children_and_the_next_one_runs(tmp_path, mo
         Section("alongside", ("-c", "print(1)"), 20, alongside=True),
         Section("vital", ("-c", "open('vital', 'w').close()"), 60, least=30, vital=True, packs=True),
         Section("after", ("-c", "open('out/runs.tar.xz').close()"), 60, least=30),
-    ]  # fmt: skip
+    ]
     assert not gpu_job.work(tmp_path / "out", asked, "gpu", minutes=1.6)
     rows = {row["section"]: row for row in lines(tmp_path / "out/sections.jsonl")}
     assert rows["endless"]["end"] == "ended after 2 s"
@@ -142,7 +142,7 @@ def five(laid_out, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_runs_go_seed_by_seed_and_whole_seeds_are_scored_of_arms_that_ended_any(smoke, five):
+def test_runs_go_seed_by_seed_and_whole_seeds_are_scored(smoke, five):
     _, runs = smoke
     arms = ["dense", "stem-third", "stem-full"]
     assert [(run.seed, run.address.arm) for run in runs] == [(seed, arm) for seed in range(3) for arm in arms]

@@ -84,7 +84,7 @@ def test_what_is_left_out_takes_what_only_it_imports():
     assert file_of("stemrepro.model.transformer") in less
 
 
-def test_files_outside_the_package_are_followed_from_their_folder_and_the_working_directory(tmp_path, monkeypatch):
+def test_files_outside_the_package_are_followed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = {
         "my/rows.py": "import numpy, helper\nfrom my import parts\nfrom my.more.deep import f\n"
@@ -155,11 +155,6 @@ def test_a_changed_sign_changes_the_networks_with_that_equation(tmp_path, monkey
         ("x = u'a'", "x = 'a'", True),
         ("x = 'a'", "x = b'a'", False),
         ("x = 1", "x = 1.0", False),
-        ("x = 1", "x = True", False),
-        ("x = None", "x = ...", False),
-        ("x: int", "x: int = None", False),
-        ("x = {**a}", "x = {None: a}", False),
-        ("x = ['a', b]", "x = [b]", False),
         ("x = a[:]", "x = a[None:]", False),
     ],
 )

@@ -18,6 +18,6 @@ print(*sys.modules)
 """
 
 
-def test_reading_recipes_and_settings_imports_neither_torch_nor_tables_nor_figures():
+def test_reading_recipes_imports_neither_torch_nor_figures():
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
     assert HEAVY & {*done.stdout.split()} == set()

@@ -34,12 +34,10 @@ def foreign(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     "made",
     [
         lambda place, _: (place.mkdir(), place.chmod(0o777)),
-        lambda place, _: (place.mkdir(), place.chmod(0o775)),
         lambda place, _: place.symlink_to(tempfile.mkdtemp()),
-        lambda place, _: place.write_text(""),
         foreign,
     ],
-    ids=["all may write", "the group may write", "a link", "a file", "another user's"],
+    ids=["all may write", "a link", "another user's"],
 )
 def test_a_folder_that_others_made_is_not_used(place, monkeypatch, capsys, made):
     made(place, monkeypatch)

@@ -94,24 +94,13 @@ def test_items_one_after_the_other(clock, capsys):
     assert capsys.readouterr().err == "analyses: 67%, 00:45 left\n"
 
 
-def test_items_without_a_length_are_counted(clock, capsys):
-    for _ in track(iter(range(9)), "reading"):
-        clock.now += 20
-    assert [line.split()[1] for line in capsys.readouterr().err.splitlines()] == ["3it", "6it", "9it"]
-
-
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [
-        (0.2, "1 s"),
-        (59.4, "59 s"),
         (59.6, "1 min"),
-        (3569, "59 min"),
         (3571, "1 h 00 min"),
         (7500, "2 h 05 min"),
-        (172_799, "48 h 00 min"),
         (172_801, "2 days"),
-        (6.3e7, "729 days"),
         (6.4e7, "2 years"),
         (60 * 5_678_403_441, "10,800 years"),
     ],

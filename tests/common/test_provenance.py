@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-from importlib.metadata import version
 
 import pytest
 from typer.testing import CliRunner
@@ -56,7 +55,7 @@ def test_a_repository_around_a_copy_is_another_ones(repository, monkeypatch):
     (repository / "unpacked").mkdir()
     monkeypatch.chdir("unpacked")
     assert commit() == "unknown"
-    with pytest.raises(UserError, match=r"^verify compares .* git says: fatal: path 'unpacked/' .* not in 'HEAD'; "):
+    with pytest.raises(UserError, match=r"path 'unpacked/' .* not in 'HEAD'"):
         committed_recipes(repository / "results")
 
 
@@ -72,24 +71,6 @@ def test_an_unpacked_archive_names_its_commit_and_a_clone_its_own(repository, mo
     assert commit() == "90f2922+unpacked"
     monkeypatch.setenv("PATH", "")
     assert commit() == "90f2922+unpacked"
-
-
-def test_without_a_commit_nothing_is_said_but_where_dvc_will_refuse(folder):
-    assert commit() == "unknown"
-    assert no_repository(of_dvc=False) == ""
-    assert no_repository() == "DVC needs a git repository here: git init -q && git add -A && git commit -qm stemrepro"
-    git("init", "-q")
-    assert commit() == "unknown"
-    assert no_repository() == ""
-
-
-def test_a_refusal_of_gits_is_told_with_its_remedy(repository, monkeypatch):
-    """As of a repository that another user owns."""
-    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-    assert commit() == "unknown"
-    assert no_repository(of_dvc=False) == no_repository()
-    assert no_repository().startswith("git refuses to read this repository, so that results name no commit: fatal: det")
-    assert f"git config --global --add safe.directory {repository}" in no_repository()
 
 
 def test_no_command_runs_other_code_than_the_folders_own(repository):
@@ -112,9 +93,7 @@ def test_no_command_runs_other_code_than_the_folders_own(repository):
     ("first_lines", "code"),
     [
         ("#!{0}/.venv/bin/python", 0),
-        ("#!/bin/sh\n'''exec' {0}/.venv/bin/python", 0),
         ("#!/bin/sh\n'''exec' \"{0}/.venv/bin/python", 0),
-        ("#!/first{0}/.venv/bin/python", 2),
         ("#!/bin/sh\n'''exec' \"/the first/.venv/bin/python", 2),
     ],
 )
@@ -141,12 +120,6 @@ def test_make_says_what_is_missing_before_it_installs_anything(folder):
     for command in done.stderr.splitlines()[0].rpartition("): ")[2].split(" && "):
         git(*command.split()[1:])
     assert subprocess.run(["make", "repository"]).returncode == 0
-
-
-def test_a_package_that_is_not_installed_has_no_version(monkeypatch):
-    """Training needs neither DVC nor lm-eval, and must not fail at its end for want of their numbers."""
-    monkeypatch.setattr(provenance, "PACKAGES", ("pydantic", "no-such-package"))
-    assert provenance._versions.__wrapped__() == {"pydantic": version("pydantic")}
 
 
 def test_a_processor_is_its_name_and_its_instruction_sets(monkeypatch):

@@ -48,42 +48,23 @@ def test_results_come_as_jobs_end():
         next(results)
 
 
-def test_bad_input_in_a_worker_is_its_own_sentence():
-    with pytest.raises(UserError, match=r"^job 5 is wrong$"):
-        call(wrong, [5])
-
-
-def test_what_the_system_refuses_a_worker_is_a_sentence():
-    with pytest.raises(UserError, match=r"^job 1: no room left on the disk \(a\.bin\); make some and run again$"):
-        call(find_no_room, [1])
-
-
-def test_a_crash_names_the_job_and_shows_the_traceback():
-    with pytest.raises(UserError, match=r"job 0 failed:\n(.|\n)*ZeroDivisionError"):
-        call(crash, [0])
-
-
-def test_a_result_that_cannot_be_sent_back_is_named():
-    with pytest.raises(UserError, match=r"job 3 failed: .*pickle"):
-        call(unsendable, [3])
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_killed_worker_is_named(number):
-    with pytest.raises(UserError, match=rf"^a worker was killed while these ran: job {number}; run again, they resume"):
-        call(die, [number])
-
-
-def test_a_worker_that_exits_has_failed():
-    """With code 0, as Lightning's handler of SIGTERM did."""
-    with pytest.raises(UserError, match=r"job 0 failed:\n(.|\n)*SystemExit: 0"):
-        call(leave, [0])
-
-
-@pytest.mark.parametrize("number", [1, 2])
-def test_too_little_memory_is_one_sentence(number):
-    with pytest.raises(UserError, match=rf"^no memory was left for job {number} .*; fewer 'workers' .*$"):
-        call(hoard, [number])
+@pytest.mark.parametrize(
+    ("function", "run", "words"),
+    [
+        (wrong, 5, r"^job 5 is wrong$"),
+        (find_no_room, 1, r"^job 1: no room left on the disk \(a\.bin\)"),
+        (crash, 0, r"job 0 failed:\n(.|\n)*ZeroDivisionError"),
+        (unsendable, 3, r"job 3 failed: .*pickle"),
+        (die, signal.SIGKILL, "^a worker was killed while these ran: job 9"),
+        (die, signal.SIGTERM, "^a worker was killed while these ran: job 15"),
+        (leave, 0, r"job 0 failed:\n(.|\n)*SystemExit: 0"),  # with code 0, as Lightning's handler of SIGTERM did
+        (hoard, 1, "^no memory was left for job 1 "),
+        (hoard, 2, "^no memory was left for job 2 "),
+    ],
+)
+def test_what_goes_wrong_in_a_worker_names_its_job(function, run, words):
+    with pytest.raises(UserError, match=words):
+        call(function, [int(run)])
 
 
 def test_a_worker_that_hangs_ends_with_the_others(tmp_path):
@@ -136,9 +117,12 @@ def test_ctrl_c_stops_the_workers_at_once(tmp_path):
     script = "from tests.common.jobs import *; import sys; call(march, sys.argv[1:], 'torch')"
     paths = [tmp_path / "one", tmp_path / "two"]
     parent = subprocess.Popen(
-        [sys.executable, "-c", script, *map(str, paths)], start_new_session=True, stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-c", script, *map(str, paths)],
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        text=True,
         preexec_fn=hear_signals,
-    )  # fmt: skip
+    )
     for _ in range(3000):
         if all(path.exists() and path.read_text() for path in paths):
             break

@@ -17,9 +17,6 @@ from stemrepro.config.catalog import MODULE
     [
         ("dense: {ffn: dense", "is not valid YAML"),
         ("a: 1\nb: 2\na: 3", r"is not valid YAML: .*key 'a' stands twice"),
-        ("a: {b: 1, b: 2}", r"key 'b' stands twice"),
-        ("? [1, 2]\n: 3", "a key must be a word"),
-        ("- 1\n- 2", "must hold keys and values"),
         ("", "must hold keys and values"),
         ("a: !!python/object/apply:os.system ['true']", "is not valid YAML"),
     ],
@@ -36,20 +33,27 @@ def test_aliases_are_fine(tmp_path):
     assert read_yaml(tmp_path / "a.yaml") == {"a": {"x": 1}, "b": {"x": 1}}
 
 
-def test_files_that_cannot_be_read(tmp_path):
-    with pytest.raises(UserError, match="run from the repository's root"):
-        read_yaml(tmp_path / "nothing.yaml")
-    with pytest.raises(UserError, match="can't be read"):
-        read_yaml(tmp_path)
-    (tmp_path / "latin.yaml").write_bytes(b"a: \xe9\n")
-    with pytest.raises(UserError, match=r"latin\.yaml can't be read"):
-        read_yaml(tmp_path / "latin.yaml")
-
-
 WORDS = [
-    "null", "yes", "no", "on", "off", "true", "false", "123", "1.5", "0x1f", "0b1", "2026-01-01", "2026-99-99",
-    "1e5", "12e3", "0o7", "1_000", "y", "con",
-]  # fmt: skip
+    "null",
+    "yes",
+    "no",
+    "on",
+    "off",
+    "true",
+    "false",
+    "123",
+    "1.5",
+    "0x1f",
+    "0b1",
+    "2026-01-01",
+    "2026-99-99",
+    "1e5",
+    "12e3",
+    "0o7",
+    "1_000",
+    "y",
+    "con",
+]
 NEAR = ["1-5", "v1", "e5", "0-5", "1.5.3", "rate-0.5", "1e", "nulls", "08", "3d", "0x", "0o8", "1.e"]
 
 
@@ -74,10 +78,3 @@ def test_a_name_is_one_that_yaml_gives_back_whoever_reads_it():
         else:
             wrong |= {} if right else {name: "taken"}
     assert wrong == {}
-
-
-@pytest.mark.parametrize("name", ["a\nb", "\x1b[2J", "a" * 65, None, 3])
-def test_a_name_that_is_none_is_told_in_one_line(name):
-    with pytest.raises(UserError, match="is no name") as refused:
-        checked_name(name, Path("arms.yaml"))
-    assert str(refused.value).isprintable()

@@ -26,7 +26,7 @@ def edit(path, change):
 
 
 def put(value, changes):
-    """Set "training/batch"; None takes a key away, "arms+" gets one more, "+name/metric" is of an estimate made a claim."""
+    """Set "training/batch"; None takes a key away, "arms+" gets one more, "+name/metric" makes a claim of an estimate."""
     for place, new in changes.items():
         *path, key = place.split("/")
         at = value

@@ -2,22 +2,26 @@
 
 import re
 from collections import Counter
-from dataclasses import asdict
 
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import write_json
-from stemrepro.data.atlas import FILE, SENTENCES, Atlas, Entity, Fact, atlas_documents, chosen, make_atlas, read_atlas
+from stemrepro.data.atlas import FILE, SENTENCES, Atlas, Fact, atlas_documents, chosen, make_atlas, read_atlas
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.relations import RELATIONS, held_out_prompt, trained_prompts
 from stemrepro.data.tokenizer import read_tokenizer
 
 COUNTRIES = [
-    {"name": name, "capital": capital, "currency": f"{name}n pound", "nationality": f"{name}n", "continent": "Europe",
-     "code": f".{name[:2].lower()}"}
+    {
+        "name": name,
+        "capital": capital,
+        "currency": f"{name}n pound",
+        "nationality": f"{name}n",
+        "continent": "Europe",
+        "code": f".{name[:2].lower()}",
+    }
     for name, capital in (("Turkey", "Ankara"), ("Guinea", "Conakry"), ("Papua Guinea", "Moresby"), ("Spain", "Madrid"))
-]  # fmt: skip
+]
 
 
 def test_chosen_takes_the_named_ones_first_and_says_what_is_missing():
@@ -40,11 +44,6 @@ def test_labels_and_shares():
     assert untold == dict.fromkeys(("capital", "currency", "nationality", "continent", "code"), 1)
     assert {"Turkey", "Ankara", "pound", "Europe"} <= set(atlas.words)
     assert not any(word.startswith(".") or " " in word for word in atlas.words)
-
-
-def test_names_that_stay_several_tokens_are_no_words():
-    atlas = make_atlas(COUNTRIES, 0.0, 0.0, [])
-    assert not {country["name"] for country in COUNTRIES} & set(atlas.words)
 
 
 def test_every_fact_of_the_training_text_is_stated_so_often_and_no_other():
@@ -88,9 +87,3 @@ def test_whole_names_are_one_token_and_the_others_several(atlas_sample):
     assert (
         tokenizer.decode(tokenizer.encode("The capital of Spain is Madrid.").ids) == "The capital of Spain is Madrid."
     )
-
-
-def test_an_atlas_survives_its_file(tmp_path):
-    atlas = Atlas((Entity("Spain", True, False, False),), (Fact("Spain", "capital", "Madrid", True),), ("Spain",))
-    write_json(tmp_path / FILE, asdict(atlas))
-    assert read_atlas(tmp_path / FILE) == atlas

@@ -22,13 +22,6 @@ from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
 TOKENS = 20_000
 
 
-def mix(**parts):
-    share = round(0.35 / len(parts), 6)
-    rest = 1 - share * len(parts)
-    texts = {name: {"share": share, "mix": dumped(part)} for name, part in parts.items()}
-    return parse(BlendMix, {"kind": "blend", "own": rest, "parts": texts}, Path())
-
-
 @pytest.fixture(scope="module")
 def blended(sample, catalog, tmp_path_factory):
     out = tmp_path_factory.mktemp("mid")
@@ -62,11 +55,6 @@ def test_what_was_held_out_stays_held_out(blended, sample):
         assert not any(row["text"] in text for row in after if row["split"] == "train" for text in held_out)
 
 
-def test_each_kind_is_scored_by_itself(blended):
-    documents = TokenBlocks(blended / "blocks", "validation", 32, 300).about["documents"]
-    assert {"mathematics", "code", "speeches"} <= {document[1] for document in documents}
-
-
 def test_pieces_end_at_line_ends():
     text = "\n".join(f"{'word ' * (k % 40)}{k}" for k in range(400)) + "\n" + "x" * 9000 + "\nend"
     cut = [piece["text"] for piece in pieces({"id": "a", "text": text})]
@@ -90,25 +78,11 @@ def test_a_text_that_is_too_short_is_named(sample):
     rows = [{"source": "code", "id": "a", "split": "train", "text": "def f():\n    return 1\n"}]
     count = len(tokenizer.encode(rows[0]["text"]).ids) + 1
     assert len(so_many("code", rows, count, tokenizer)) == 1
-    with pytest.raises(UserError, match=rf"'code' has {count} training tokens, and 4,000 are its share"):
+    with pytest.raises(UserError, match=rf"'code' has {count} training tokens"):
         so_many("code", rows, 4000, tokenizer)
     (cut,) = so_many("code", rows, count - 3, tokenizer)
     assert rows[0]["text"].startswith(cut["text"])
     assert len(tokenizer.encode(cut["text"]).ids) + 1 == count - 3
-
-
-def test_a_dataset_of_the_hub_can_be_a_part(sample, tmp_path):
-    folder = tmp_path / "dataset"
-    folder.mkdir()
-    lines = [json.dumps({"text": f"def f{k}():\n    x = {k}\n\n    return x * {k}\n" * 20}) for k in range(60)]
-    (folder / "train.jsonl").write_text("\n".join(lines))
-    about = {"licence": "MIT", "attribution": "nobody"}
-    part = {"kind": "hub", "dataset": str(folder), "megabytes": 1, **about}
-    place = (sample / "corpus", sample / "tokenizer.json", tmp_path / "mid", tmp_path / "card.md")
-    write_blend("own", mix(programs=part), 4000, *place)
-    rows = read_corpus(tmp_path / "mid" / "corpus" / "corpus.parquet")
-    assert any(row["source"] == "programs" and "\n    return x" in row["text"] for row in rows)
-    assert "| programs |" in (tmp_path / "card.md").read_text()
 
 
 @pytest.fixture

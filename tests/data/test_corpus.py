@@ -19,9 +19,31 @@ from stemrepro.data.readers import Document
 
 LONG = "a rectangular block of hewn stone used for building purposes"
 WORDS = [
-    "the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "while", "seven", "wise",
-    "owls", "watch", "from", "an", "old", "and", "hollow", "oak", "tree", "near", "the", "river",
-]  # fmt: skip
+    "the",
+    "quick",
+    "brown",
+    "fox",
+    "jumps",
+    "over",
+    "the",
+    "lazy",
+    "dog",
+    "while",
+    "seven",
+    "wise",
+    "owls",
+    "watch",
+    "from",
+    "an",
+    "old",
+    "and",
+    "hollow",
+    "oak",
+    "tree",
+    "near",
+    "the",
+    "river",
+]
 
 
 def test_repeated_passages_go_and_the_first_stays():

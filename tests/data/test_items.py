@@ -114,14 +114,6 @@ def test_has_task_tells_what_is_written(sample, catalog):
     assert not has_task(catalog.mixes["fineweb-edu"], True, "atlas_capital")
 
 
-def test_the_sample_has_items_and_counts(sample):
-    report = json.loads((sample / "items" / "items.json").read_text())
-    counts = {"read": 40, "malformed": 0, "in_training_text": 0, "because_of": {}, "kept": 40}
-    assert report["openbookqa"] == counts | {"held_out": True}
-    for task, row in report.items():
-        assert len((sample / "items" / f"{task}.jsonl").read_text().splitlines()) == row["kept"]
-
-
 @pytest.fixture
 def raw(tmp_path, monkeypatch):
     """A folder with an archive of the real form, of which one item is in the training text."""
@@ -154,15 +146,6 @@ def test_a_task_of_a_source_that_a_mix_lacks_is_not_promised(mix, raw, sample, c
     assert {task for task in tasks if has_task(mix, False, task)} == written & tasks
 
 
-def test_items_of_the_training_text_are_left_out_and_counted(raw, sample, tmp_path):
-    text = "The sky over the old harbour town was grey like slate."
-    store_corpus([{"source": "speeches", "id": "1", "split": "train", "text": text}], tmp_path / "corpus.parquet")
-    write_items(ARCHIVES, raw, tmp_path / "corpus.parquet", tmp_path / "out")
-    report = json.loads((tmp_path / "out" / "items.json").read_text())
-    counts = {"read": 2, "malformed": 0, "in_training_text": 1, "because_of": {"speeches": 1}, "kept": 1}
-    assert report["openbookqa"] == counts | {"held_out": True}
-
-
 def test_questions_about_a_passage_of_the_training_text_are_left_out(raw, tmp_path):
     """BoolQ items whose passage is trained on, held out, near a trained one, or new; an oracle searches the text."""
     trained = "The mayfly lives for a day, most of which it spends over still water in the sun."
@@ -193,7 +176,7 @@ def test_questions_about_a_passage_of_the_training_text_are_left_out(raw, tmp_pa
     assert (report["in_training_text"], report["because_of"], report["kept"]) == (2, {"passages": 2}, 2)
 
 
-def test_lm_evals_own_boolq_is_left_out_of_a_mix_that_trains_on_its_passages(catalog):
+def test_lm_evals_boolq_is_left_out_of_a_mix_that_trains_on_it(catalog):
     assert has_task(catalog.mixes["text"], True, "boolq")
     assert not has_task(catalog.mixes["text-8"], True, "boolq")
     assert has_task(catalog.mixes["text-8"], False, "boolq")

@@ -60,15 +60,6 @@ def test_prose_comes_back_whole_and_in_order():
     assert all(not re.search(r"[.,;]|light", text) for text in bare)
 
 
-def test_keys_of_a_document_come_up_alike():
-    deal = Deal(keys=16, values=8, of_document=(4,), clauses=400, needles=3, bare=0.0)
-    keys, values = deal.words()
-    ((_, text),) = documents_of([PROSE] * 100, np.random.default_rng(0), deal)
-    counts = Counter(key for key, _ in pairs_of(text, keys, values))
-    assert len(counts) == 4
-    assert min(counts.values()) > 0.7 * max(counts.values())
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory, catalog):
     return make_text(tmp_path_factory.mktemp("needles"), catalog.mixes["needles-sample"], 320)

@@ -37,12 +37,16 @@ def test_factbook_facts_and_prose():
     country = {
         "Introduction": {"Background": {"text": f"<p>{long}</p><p>Short.</p>"}},
         "Geography": {"Map references": {"text": "Africa"}, "Location": {"text": "Northern Africa"}},
-        "Government": {"Country name": {"conventional short form": {"text": "Algeria"}},
-                       "Capital": {"name": {"text": "Algiers; note"}}},
+        "Government": {
+            "Country name": {"conventional short form": {"text": "Algeria"}},
+            "Capital": {"name": {"text": "Algiers; note"}},
+        },
         "People and Society": {"Nationality": {"adjective": {"text": "Algerian"}}},
-        "Economy": {"Exchange rates": {"Currency": {"text": "Algerian dinars (DZD) per US dollar -"}},
-                    "Table": {"text": "1 2 3 " * 30}},
-    }  # fmt: skip
+        "Economy": {
+            "Exchange rates": {"Currency": {"text": "Algerian dinars (DZD) per US dollar -"}},
+            "Table": {"text": "1 2 3 " * 30},
+        },
+    }
     (document,) = read("factbook", {"c/data/africa/ag.json": json.dumps(country)})
     assert (document.id, document.head) == ("africa/ag", "Algeria\n")
     assert document.passages == [
@@ -149,7 +153,7 @@ Who's there?
     ]
 
 
-def test_passages_of_an_article_are_one_document_and_questions_are_no_text():
+def test_passages_of_an_article_are_one_document():
     mayfly = "Mayfly -- Mayflies (also \u200b``shadflies'' ( listen)) are insects &amp; fly ."
     lines = [
         {"question": "are they birds", "passage": mayfly, "label": False},

@@ -11,7 +11,6 @@ from stemrepro.data.relations import (
     RELATIONS,
     countries,
     held_out_prompt,
-    prompt,
     trained_prompts,
 )
 from tests.data.test_readers import archive as archive_of
@@ -82,11 +81,3 @@ def test_templates():
         for words in trained + held_out:
             assert " Chad" in words  # after a space, so that its tokens are always the same
             assert not words.endswith(" ")
-
-
-def test_held_out_templates_have_parts_that_are_trained():
-    assert held_out_prompt("capital", "Chad", 1) == "It is known that the capital city of Chad is"
-    trained = trained_prompts("capital", "Chad")
-    assert "Books say that the capital city of Chad is" in trained
-    assert any(words.startswith("It is known that ") for words in trained)
-    assert prompt("", "The capital of {} is", "Chad") == "The capital of Chad is"

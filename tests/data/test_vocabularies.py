@@ -5,8 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from stemrepro.config.arm import shaped
-from stemrepro.config.scale import Variant
 from stemrepro.config.training import RunTraining
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.vocabularies import own_text, write_vocabularies
@@ -39,13 +37,3 @@ def test_a_run_has_the_tokens_of_as_much_text(data, tiny):
     shorter = longer.same_text(text.ratio)
     assert shorter.tokens / tokens == pytest.approx(longer.tokens / whole, rel=0.005)  # whole steps
     assert shorter.eval_tokens == round(longer.eval_tokens * tokens / whole)
-
-
-def test_the_scales_own_vocabulary_changes_nothing(data):
-    text = own_text(300, data)
-    assert (text.blocks, text.ratio) == (data / "blocks", 1.0)
-    assert text.data_hash == json.loads((data / "blocks/index.json").read_text())["splits"]["train"]["sha256"]
-
-
-def test_the_model_has_that_vocabulary(tiny, catalog):
-    assert shaped(Variant(vocab=2).at(tiny).model, catalog.arms["stem-full"]).vocab == 600

@@ -52,6 +52,6 @@ def test_brought_when_requested_nothing_overlaps():
     assert pass_seconds([3, 4, 5], [1, 1], [2, 7], 0) == 3 + 4 + 5 + 1 + 1 + 2 + 7
 
 
-def test_rows_that_are_fast_enough_cost_nothing_and_slow_ones_what_the_link_takes():
+def test_fast_rows_cost_nothing_and_slow_ones_the_links_time():
     assert pass_seconds([3, 4, 5], [0, 0], [2, 2], 2) == 12
     assert pass_seconds([3, 4, 5], [0, 0], [20, 20], 2) == 45

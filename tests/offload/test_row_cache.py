@@ -46,13 +46,6 @@ def test_every_request_as_by_hand(passes, slots):
         assert (cache.held[places[places >= 0]] == ids[places >= 0]).all()
 
 
-def test_ties_go_to_the_longest_unused():
-    cache = RowCache(2, VOCAB)
-    for ids in ([3], [5], [3], [5], [7]):
-        cache.request(np.array(ids))
-    assert set(cache.held) == {5, 7}
-
-
 def test_what_is_forgotten_is_fetched_again():
     cache = RowCache(3, VOCAB)
     cache.request(np.array([1, 2]))

@@ -1,6 +1,5 @@
 """What recipes ask of a scale."""
 
-import re
 from collections import Counter
 
 import pytest
@@ -85,9 +84,7 @@ def test_a_blend_is_planned_for_the_variant_with_most_tokens(catalog):
 
 def test_a_variant_that_needs_a_blend_needs_a_scale_with_one(catalog):
     scales = catalog.scales | {"laptop": catalog.scale("laptop").model_copy(update={"mid": None})}
-    with pytest.raises(
-        UserError, match=r"variant 'mid' reads a blend; name one under 'mid' in recipes/scales/laptop\.yaml"
-    ):
+    with pytest.raises(UserError, match=r"'mid' in recipes/scales/laptop\.yaml"):
         plan.make_plan("laptop", (), catalog.model_copy(update={"scales": scales}))
 
 
@@ -135,14 +132,3 @@ def test_documents_of_made_text_fill_training_sequences(catalog, scale, sequence
     other = settings.model_copy(update={"model": settings.model.model_copy(update={"sequence": sequence})})
     with pytest.raises(UserError, match=words):
         plan.make_plan(scale, (), catalog.model_copy(update={"scales": catalog.scales | {scale: other}}))
-
-
-def test_the_estimate_is_one_line(catalog):
-    shown = estimate.line(plan.make_plan("laptop", (), catalog))
-    count = sum(len(arm.trained) for arm in runs(catalog).values())
-    assert re.match(rf"laptop: {count} runs \({len(runs(catalog))} arms at \d+ variants\), [\d,]+ tokens, ", shown)
-    assert re.search(r"about [\d h]+ min of training on this machine's CPU, [\d,]+ MB in runs/", shown)
-    assert "H100" not in shown
-    large = estimate.line(plan.make_plan("paper-1b", (), catalog))
-    assert re.search(r"years of training on this machine's CPU, or [\d,.]+ days of one H100", large)
-    assert [estimate.ranges(layers) for layers in ((), (3,), (1, 2, 4, 7, 8, 9))] == ["none", "3", "1-2, 4, 7-9"]

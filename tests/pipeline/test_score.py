@@ -144,7 +144,7 @@ def test_only_runs_that_ended_are_scored_and_each_once(place):
     (folder / "curve.parquet").write_bytes(curve)
     assert list(pending(plan, "benchmarks", None, *folders)) == []
     other = replace(plan.runs[DENSE], training=run.training.model_copy(update={"clip": 9.0}))
-    with pytest.raises(UserError, match=r"seed0 holds a run with other settings \(training\.clip: .* 9\.0 requested"):
+    with pytest.raises(UserError, match=r"seed0 holds .*training\.clip"):
         list(
             pending(replace(plan, runs={DENSE: other}), "losses", None, *folders)
         )  # its scores are not those asked for
@@ -184,7 +184,5 @@ def test_a_kind_of_scores_gets_what_its_function_takes(plans, kind):
 
 def test_a_scale_that_lacks_what_a_kind_of_scores_needs_is_refused(plans):
     arm = plans["smoke"].runs[DENSE]
-    with pytest.raises(UserError, match="scale 'smoke' says nothing under 'knowledge', which the scores 'edits' need"):
+    with pytest.raises(UserError, match="'smoke' says nothing under 'knowledge'"):
         arguments(plans["smoke"], "edits", arm)
-    with pytest.raises(UserError, match="scale 'smoke' needs a mix of kind 'needles' for the scores 'haystack'"):
-        arguments(plans["smoke"], "haystack", arm)

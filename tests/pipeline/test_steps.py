@@ -74,20 +74,7 @@ def test_a_damaged_memory_makes_all_again(chain, tmp_path, content):
     assert json.loads((tmp_path / MADE).read_text()).keys() == {"one", "two"}
 
 
-def test_work_that_failed_is_not_done(chain, tmp_path):
-    steps, *_ = chain
-
-    def fail():
-        (tmp_path / "one").write_text("half")
-        raise OSError("no room")
-
-    one, _ = steps()
-    with pytest.raises(OSError, match="no room"):
-        replace(one, make=fail).do()
-    assert not one.done()
-
-
-def test_files_half_changed_by_work_that_failed_are_not_taken_for_the_old_ones(chain, tmp_path):
+def test_files_that_failed_work_left_are_not_the_old_ones(chain, tmp_path):
     """Settings that change, a kill on the way, and settings that are set back."""
     steps, *_ = chain
     done(steps())

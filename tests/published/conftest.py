@@ -53,10 +53,16 @@ def write(llama, path, kind=gguf.GGMLQuantizationType.F32, architecture="llama",
     writer.add_token_types([3, 3, *[1] * (len(entries()) - 2)])
     writer.add_token_merges(MERGES)
     names = {
-        "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-        "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
-        "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
-    }  # fmt: skip
+        "self_attn.q_proj": "attn_q",
+        "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output",
+        "mlp.gate_proj": "ffn_gate",
+        "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down",
+        "input_layernorm": "attn_norm",
+        "post_attention_layernorm": "ffn_norm",
+    }
     state = {name: value for name, value in llama.state_dict().items() if name != "lm_head.weight"}
     for name, value in state.items():
         if name.startswith("model.layers."):

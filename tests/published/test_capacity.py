@@ -36,7 +36,7 @@ def test_documents_are_held_out_and_long_enough(model, corpus, short):
     cut = [model.tokens(text)[1:] for text in ("the is the is the a b the", "ab", "is a is b is the 12 12 12")]
     assert [tokens.tolist() for tokens in table.tokens] == [cut[0], cut[2]]
     assert every["plays"].tolist() == [token for tokens in cut for token in tokens]
-    with pytest.raises(UserError, match=r"'validation' of 'plays' has 2 documents of 9 tokens, not 3"):
+    with pytest.raises(UserError, match=r"'validation' of 'plays' has 2 documents"):
         capacity.documents(model, corpus, {"plays": 3})
 
 
@@ -58,7 +58,7 @@ def test_counts_are_of_beginnings_and_of_documents_that_are_long_enough(model, c
 
 
 @pytest.mark.parametrize("before", [2, 6])
-def test_losses_are_of_the_same_targets_after_the_start_and_the_nearest_context(model, short, before):
+def test_losses_are_of_the_same_targets_whatever_the_context(model, short, before):
     tokens = torch.tensor([5, 6, 7, 9, 11, 5, 6, 12, 13, 14])
     read = torch.tensor([[0, *tokens[6 - before : 9].tolist()]])
     with torch.no_grad():
@@ -82,8 +82,9 @@ def test_a_killed_study_resumes_and_its_models_are_converted(model, corpus, shor
         stem = convert(model, rows, layers)
         nats = [
             capacity.loss(stem, torch.tensor([0]), torch.from_numpy(tokens), before)
-            for tokens in texts.tokens for before in (2, 6)
-        ]  # fmt: skip
+            for tokens in texts.tokens
+            for before in (2, 6)
+        ]
         assert np.allclose(table.nats, nats, atol=0.01)  # tables in half precision
         assert table.context.tolist() == [2, 6, 2, 6]
     assert len(pd.read_parquet(tmp_path / "counts.parquet")) > 0

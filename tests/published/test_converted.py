@@ -17,7 +17,7 @@ def averaged(model):
     return means(model.decoder, TEXT, np.full_like(TEXT, -1), VOCAB)
 
 
-def test_a_row_is_the_mean_drawn_to_its_prior_by_how_often_the_token_stands(model, averaged):
+def test_a_row_is_the_mean_drawn_to_its_prior(model, averaged):
     rows, up = Rows(model, averaged, few=2.0), model.decoder.blocks[LAYER].ffn.up.weight
     seen = sorted({*TEXT.ravel().tolist()} - {0})
     embedded = F.rms_norm(model.decoder.embedding.weight, (32,)).double()

@@ -102,7 +102,7 @@ def test_what_is_patched_is_what_the_targets_prompt_has(model):
     trial = edits.Trial(model, Rows(model, rows), prompts, [("a", "b")], "one-to-one")
     aims, ends = edits.prompts([prompts["b"]])
     aim = edits.following(model, aims, ends)
-    patched = trial.patched(aims)(range(3))
+    patched = trial.patched(aims)
     assert torch.allclose(edits.following(model, aims, ends, patched), aim, atol=1e-6)
     assert not torch.allclose(edits.following(model, trial.tokens, ends, patched), aim, atol=1e-4)
     added_, at = trial.added[1][0], prompts["a"].places[0]
@@ -118,7 +118,7 @@ def test_each_part_of_a_study_has_all_pairs(model, monkeypatch):
     }
     rows = Rows(model, means(model.decoder, TEXT, np.full_like(TEXT, -1), VOCAB))
     study = edits.Study(model, rows, questions)
-    done = pd.concat(table for part in study.parts().values() for table in part())
+    done = pd.concat(part() for part in study.parts().values())
     count = done.groupby(["relation", "model", "method", "layers"]).size()
     assert set(count["capital"]["published"]["rows"]) == {6}  # ordered pairs of three names of one token
     assert set(count["currency"]["published"]["rows"]) == {6}

@@ -102,8 +102,3 @@ def test_a_killed_study_resumes(home, monkeypatch, capsys):
     assert all(again[name].equals(table) for name, table in first.items())
     monkeypatch.setattr(scoreboard, "load", None)  # it isn't loaded where nothing is missing
     make(home)
-
-
-def test_tokens_are_counted_once_a_prompt(model):
-    item = {"query": "12", "choices": ["1", "12"]}  # tokens: start, 1, 2; space, 1; space, 1, 2
-    assert scoreboard.tokens_of(model, [item, item]) == 2 * (3 + 2 + 3)

@@ -7,6 +7,7 @@ from math import isclose
 import numpy as np
 import pandas as pd
 import pytest
+from stemrepro.measures.inputs import Inputs
 from typer.testing import CliRunner
 
 from stemrepro.cli import app
@@ -14,7 +15,6 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
 from stemrepro.measures.base import measured
 from stemrepro.measures.catalog import load
-from stemrepro.measures.inputs import Inputs
 from stemrepro.report.estimates import with_estimates
 from stemrepro.report.evidence import judged, verdict_rows
 from stemrepro.report.explain import explain, find

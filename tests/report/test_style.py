@@ -4,10 +4,10 @@ import matplotlib as mpl
 import pytest
 import seaborn as sns
 from matplotlib.lines import Line2D
+from stemrepro.measures.inputs import Inputs
 
 from stemrepro.config.arm import HUES
 from stemrepro.measures.base import measured
-from stemrepro.measures.inputs import Inputs
 from stemrepro.report.analyse import module
 from stemrepro.report.style import (
     ARM_COLOUR,

@@ -151,9 +151,10 @@ def test_each_arm_that_was_scored_has_one_summary(project, catalog, tiny, scored
     assert set(runs) == {"dense", "stem-third"}
     stem, losses_of = runs["stem-third"], scored["stem-third"]
     expected = {
-        "final/prose_loss": losses_of.mean(), "variation_over_seeds/prose_loss": losses_of.std(),
+        "final/prose_loss": losses_of.mean(),
+        "variation_over_seeds/prose_loss": losses_of.std(),
         "final/prose_gap": (scored["dense"] - losses_of).mean(),
-    }  # fmt: skip
+    }
     assert {name: stem.data.metrics[name] for name in expected} == pytest.approx(expected, abs=1e-6)
     assert runs["dense"].data.metrics["final/prose_gap"] == 0
     summary = json.loads(Path("scores/tiny/losses/main/stem-third/summary.json").read_text())
@@ -168,12 +169,6 @@ def test_each_arm_that_was_scored_has_one_summary(project, catalog, tiny, scored
     assert "final/prose_gap" not in by_name()["stem-third"].data.metrics
 
 
-def test_an_arm_that_left_the_recipes_is_still_shown_by_its_runs(project, catalog, tiny, scored):
-    arms = {name: arm for name, arm in catalog.arms.items() if name != "stem-third"}
-    assert tracked(catalog.model_copy(update={"arms": arms}), tiny) == (2, 2)
-    assert set(by_name()) == {"dense", "stem-third seed 0", "stem-third seed 1"}
-
-
 def test_a_copy_of_a_run_folder_is_left_out_and_named(project, catalog, tiny, capsys):
     shutil.copytree("runs/tiny/main/stem-third", "runs/tiny/main/stem-third-backup")
     assert tracked(catalog, tiny) == (1, 2)
@@ -182,19 +177,14 @@ def test_a_copy_of_a_run_folder_is_left_out_and_named(project, catalog, tiny, ca
     assert [line.split()[1] for line in told] == [f"runs/tiny/main/stem-third-backup/seed{seed}" for seed in (0, 1)]
 
 
-def test_a_damaged_run_folder_or_database_and_an_unreachable_server_are_sentences(project, catalog, tiny, monkeypatch):
+def test_a_damaged_folder_or_database_is_a_sentence(project, catalog, tiny, monkeypatch):
     Path("bad.db").write_bytes(b"no database" * 1000)
-    for uri in (f"sqlite:///{project}/bad.db", "http://127.0.0.1:9", "sqlite:////proc/mlflow.db"):
-        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    for uri in (f"sqlite:///{project}/bad.db", "http://u:secret@127.0.0.1:9", "sqlite:////proc/mlflow.db"):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-        with pytest.raises(UserError, match=f"MLflow at {uri} can't be used"):
+        with pytest.raises(UserError, match=r"MLflow at .* can't be used") as told:
             tracked(catalog, tiny)
-    for uri, words in (("./mlruns", "set `MLFLOW_ALLOW_FILE_STORE=true`"), ("mysql://u:secret@localhost/x", "MySQLdb"),
-                       ("http://u:secret@127.0.0.1:9", "refused")):  # fmt: skip
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-        with pytest.raises(UserError, match=rf"can't be used \(.*{words}.*\); see MLFLOW_TRACKING_URI$") as told:
-            tracked(catalog, tiny)
-        assert "secret" not in str(told.value)
+        assert uri.replace("u:secret@", "") in str(told.value)
     (FOLDER / "config.yaml").write_text("arm: {name")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project}/mlflow.db")
     with pytest.raises(UserError, match=r"seed1/config\.yaml is missing or damaged"):
@@ -237,8 +227,16 @@ def test_the_printed_address_lists_the_arms_of_a_server_widest_gap_first(project
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     uri = f"http://127.0.0.1:{port}"
-    command = [str(Path(sys.executable).parent / "mlflow"), "server", "--backend-store-uri", "sqlite:///mlflow.db",
-               "--port", str(port), "--workers", "1"]  # fmt: skip
+    command = [
+        str(Path(sys.executable).parent / "mlflow"),
+        "server",
+        "--backend-store-uri",
+        "sqlite:///mlflow.db",
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+    ]
     environment = os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     with open("server.log", "wb") as log:
         server = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)

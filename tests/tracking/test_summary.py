@@ -1,7 +1,5 @@
 """What MLflow shows of arms against the committed scores and verdicts."""
 
-import json
-
 import pytest
 
 from stemrepro.config.address import MAIN, Address
@@ -9,17 +7,6 @@ from stemrepro.measures.losses import ArmLosses
 from stemrepro.report.metrics import gap
 from stemrepro.tracking.mlflow_runs import summary_of
 from tests.conftest import ROOT
-
-
-def test_the_summary_of_an_arm_of_the_laptop(catalog):
-    scores = ROOT / "scores" / "laptop"
-    metrics, tags = summary_of(catalog, "laptop", scores, Address(MAIN, "stem-full"))
-    about = json.loads((scores / "losses/main/stem-full/summary.json").read_text())
-    assert metrics["final/prose_loss"] == pytest.approx(about["loss"]["prose"]["nats_per_token"], abs=1e-6)
-    assert metrics["final/prose_gap"] > 0
-    assert metrics["model/flops_per_token"] == about["forward_flops_per_token"]
-    assert metrics["model/tables_parameters"] == about["parameters"]["tables"]
-    assert tags["variant"] == "main"
 
 
 def test_an_arm_of_another_shape_has_a_gap_too(catalog):
