@@ -18,11 +18,11 @@ from pathlib import Path
 import pandas as pd
 
 from benchmarks.same_losses import ROOT, run_child, tree_of
-from stemrepro.common.files import atomic_write, read_json
+from stemrepro.common.files import read_json
 from stemrepro.measures.catalog import load
 from stemrepro.pipeline.plan import make_plan
 from stemrepro.pipeline.reproduce import studies_of
-from stemrepro.pipeline.study import KEY, study_steps
+from stemrepro.pipeline.study import study_steps
 
 TIMED = ["seconds", "disk", "date"]
 CHILD = '''
@@ -151,9 +151,9 @@ def adopt(scale: str, before: dict[str, str]) -> list[str]:
     """Mark tables, made by the code that has the keys `before`, as made by today's; return their steps' names."""
     catalog, adopted = load(), []
     for step in study_steps(make_plan(scale, (), catalog), studies_of(catalog, catalog.at(scale).recipes)):
-        made_by = read_json(step.home / "made.json").get(step.name) if (step.home / KEY).exists() else None
-        if made_by is not None and made_by == before[step.name]:
-            atomic_write(step.home / KEY, step.key)
+        record = step.home / "made.json"
+        made_by = read_json(record).get(step.name) if record.exists() else None
+        if made_by is not None and made_by == before.get(step.name):
             step.record()
             adopted.append(step.name)
     return adopted
