@@ -254,7 +254,7 @@ def take_whole(mix: HubMix, revision: str, tables: Iterable[Table], folder: Path
 def take_parts(mix: HubMix, revision: str, tables: Iterable[Table], folder: Path) -> dict[str, Any]:
     """Write `folder`/parts/<number>.parquet, a column "text" each; return what `take_whole` does, and "parts".
 
-    Until all is there, <number>.json has what a part holds and where reading stood: a killed run goes on from it.
+    Until all is there, <number>.json has what a part holds and where reading stood: a killed run resumes there.
     """
     import pyarrow
     from pyarrow import parquet
