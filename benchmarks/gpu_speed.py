@@ -53,7 +53,7 @@ def drawn(make: Callable[[], nn.Module], device: str) -> nn.Module:
         model = make()
     for parameter in model.parameters():
         nn.init.normal_(parameter, 0.0, 0.02) if parameter.dim() > 1 else nn.init.ones_(parameter)
-    return model
+    return model.to(device)  # buffers that a network computes
 
 
 def batches(vocab: int, size: tuple[int, int], device: str) -> Tensor:

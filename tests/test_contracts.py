@@ -11,9 +11,9 @@ from stemrepro.common.code_hash import PACKAGE, file_of, files
 from stemrepro.config.address import Address
 from stemrepro.config.scores import SCORE_KINDS
 from stemrepro.measures import MEASURES
-from stemrepro.model.ffn.naming import OWN_FILE, module_of
-from stemrepro.model.memory.naming import memory_module
-from stemrepro.model.specs import FFNS, MEMORIES
+from stemrepro.model.ffn.base import ffns
+from stemrepro.model.memory.base import memories
+from stemrepro.model.names import OWN_FILE, memory_module, module_of
 from stemrepro.sweeps.trials import read_sweep
 from tests.conftest import ROOT
 
@@ -48,8 +48,8 @@ def test_an_analysis_collects_and_draws(catalog, path):
 def test_no_module_that_nothing_reaches():
     scores = [f"stemrepro.evaluation.{name}" for name in SCORE_KINDS]
     roots = ["stemrepro.cli", "stemrepro.training.train", *scores]
-    roots += [*(name.partition(":")[0] for name in MEASURES.values()), *map(module_of, FFNS)]
-    roots += map(memory_module, MEMORIES)
+    roots += [*(name.partition(":")[0] for name in MEASURES.values()), *map(module_of, ffns())]
+    roots += map(memory_module, memories())
     studies = ("rows", "sizes", "premise", "edits", "scoreboard", "spread", "capacity", "conversion", "serving")
     roots += [f"stemrepro.published.{study}" for study in studies]
     lost = {*PACKAGE.rglob("*.py")} - {*files([*roots, *ROOT.glob("analysis/*.py")])}
@@ -81,7 +81,7 @@ def test_every_file_of_text_has_a_named_encoding():
 
 
 def test_no_network_or_measure_that_nothing_names(catalog):
-    assert {arm.ffn for arm in catalog.arms.values() if not OWN_FILE.fullmatch(arm.ffn)} == set(FFNS)
+    assert {arm.ffn for arm in catalog.arms.values() if not OWN_FILE.fullmatch(arm.ffn)} == set(ffns())
     assert {recipe.measure for recipe in catalog.recipes.values()} == set(MEASURES)
     assert {variant for recipe in catalog.recipes.values() for variant in recipe.variants} == set(catalog.variants)
 

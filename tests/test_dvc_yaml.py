@@ -12,9 +12,9 @@ from stemrepro.common.code_hash import files
 from stemrepro.config.scores import SCORE_KINDS
 from stemrepro.measures import MEASURES
 from stemrepro.measures.base import measure_class
-from stemrepro.model.ffn.naming import module_of
-from stemrepro.model.memory.naming import memory_module
-from stemrepro.model.specs import FFNS, MEMORIES
+from stemrepro.model.ffn.base import ffns
+from stemrepro.model.memory.base import memories
+from stemrepro.model.names import memory_module, module_of
 from stemrepro.training.run import DECIDING_NOTHING
 from tests.conftest import ROOT
 
@@ -62,7 +62,7 @@ def test_the_studies_are_all_other_scales_of_the_page(catalog):
 
 
 DECIDE_NOTHING = (*DECIDING_NOTHING, "stemrepro.common.paths", "stemrepro.common.progress")
-NETWORKS = (*map(module_of, FFNS), *map(memory_module, MEMORIES))
+NETWORKS = (*map(module_of, ffns()), *map(memory_module, memories()))
 DATA = ("encoding", "large", "card", "vocabularies", "blend")
 MODULES = {
     "corpus": ("stemrepro.data.corpus", "stemrepro.data.items"),

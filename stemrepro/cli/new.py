@@ -16,7 +16,7 @@ app.add_typer(new, name="new")
 def new_arm(
     name: str,
     ffn: Annotated[
-        str, typer.Option(help="a name of stemrepro/model/specs.py, or my/file.py:Class, which is written")
+        str, typer.Option(help="a name of stemrepro/model/ffn, or my/file.py:Class, which is written")
     ] = "stem",
 ) -> None:
     """Add an arm to recipes/arms.yaml."""

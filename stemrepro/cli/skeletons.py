@@ -13,8 +13,8 @@ from stemrepro.common.yaml_records import Dumper, checked_name, parse, read_yaml
 from stemrepro.config.arm import MARKERS, Arm, shaped
 from stemrepro.config.catalog import MODULE, RESERVED, Catalog
 from stemrepro.measures.catalog import load
-from stemrepro.model.ffn.naming import OWN_FILE, own_file
-from stemrepro.model.specs import spec
+from stemrepro.model.names import OWN_FILE, own_file
+from stemrepro.model.needs import declared
 
 NETWORK = '''"""A feed-forward network of your own: say in one sentence what it changes."""
 
@@ -119,8 +119,8 @@ def new_arm(name: str, ffn: str, folder: Path = RECIPES) -> list[str]:
 def _add_arm(name: str, ffn: str, file: Path, catalog: Catalog) -> None:
     taken = {arm.marker for arm in catalog.arms.values() if arm.hue == "grey"}
     marker = next((marker for marker in MARKERS if marker not in taken), MARKERS[0])
-    wanted: dict[str, float] = {key: value for key, value in NEEDED.items() if key in spec(ffn).needs}
-    wanted |= {"top_k": spec(ffn).fewest} if spec(ffn).fewest > 1 else {}
+    wanted: dict[str, float] = {key: value for key, value in NEEDED.items() if key in declared(ffn).needs}
+    wanted |= {"top_k": declared(ffn).fewest} if declared(ffn).fewest > 1 else {}
     arm = parse(Arm, {"ffn": ffn, "placement": "full"} | wanted, file, name)
     for scale in catalog.scales.values():
         shaped(scale.model, arm)

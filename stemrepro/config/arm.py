@@ -14,7 +14,7 @@ from stemrepro.config.scale import Scale, Shape, Track, TunedSettings, Variant
 from stemrepro.config.training import RunTraining, TableUpdate
 from stemrepro.model.config import ModelConfig, TableInit, layers_of
 from stemrepro.model.cost import flops_per_token, half_of_the_model, nearest, parameter_counts
-from stemrepro.model.specs import check, memory_needs, spec
+from stemrepro.model.needs import check, declared, memory_needs
 
 Placement = Literal["none", "third", "third-shifted", "early", "late", "half", "full", "single", "ends"]
 HUES = {
@@ -38,7 +38,7 @@ MARKERS = "osD^v<>pPXhHd*8.x+"
 class Arm(Strict):
     """One model, as a few fields over the dense base. The defaults are those of the official code."""
 
-    ffn: str = Field(description="a name of stemrepro/model/specs.py, or a class in your file: my/file.py:Class")
+    ffn: str = Field(description="a name of stemrepro/model/ffn, or a class in your file: my/file.py:Class")
     placement: Placement
     label: str = Field("", exclude=True, description="in figures; its name when left out")
     hue: str = Field("grey", exclude=True, description="in figures, one a family of arms: a name of HUES")
@@ -53,7 +53,7 @@ class Arm(Strict):
     pairs: bool = Field(
         False, description="a hashed pair's row is added to the input embedding; its table is up to half of the model"
     )
-    memory: str = later("", description="a name of MEMORIES in stemrepro/model/specs.py: a memory outside of the FFNs")
+    memory: str = later("", description="a name of stemrepro/model/memory: a memory outside of the FFNs")
     memory_placement: Placement = later("none", description="layers in which the memory adds something")
     memory_rows: float = later(0.0, ge=0, description="rows of the memory's hashed tables / rows of the vocabulary")
     rank: float = Field(0.0, ge=0, description="width of a narrow table / width of the model")
@@ -86,7 +86,8 @@ class Arm(Strict):
         if "$" in self.label:
             raise ValueError(f"label '{self.label}' holds a $, which figures take for a formula")
         try:
-            grows_by, needs = spec(self.ffn).grows_by, spec(self.ffn).needs + memory_needs(self.memory)
+            network = declared(self.ffn)
+            grows_by, needs = network.grows_by, (*network.needs, *memory_needs(self.memory))
         except UserError as error:
             raise ValueError(str(error)) from error
         if self.match != "none" and not grows_by:
@@ -107,7 +108,8 @@ class Arm(Strict):
         return self.label.endswith("(control)")
 
 
-DENSE, STEM_FULL = Arm(ffn="dense", placement="none"), Arm(ffn="stem", placement="full")
+DENSE = Arm.model_construct(ffn="dense", placement="none")  # unchecked, or this module would import torch
+STEM_FULL = Arm.model_construct(ffn="stem", placement="full")
 """The arms that set the FLOPs and the parameters of a track."""
 
 
@@ -188,7 +190,7 @@ def _shaped(shape: Shape, arm: Arm) -> ModelConfig:
         value_layers=layers_of(arm.values, shape.layers),
         rank=round(arm.rank * shape.width),
         slots=arm.slots,
-        experts=arm.experts or (arm.top_k if "experts" in spec(arm.ffn).needs else 0),
+        experts=arm.experts or (arm.top_k if "experts" in declared(arm.ffn).needs else 0),
         top_k=arm.top_k,
         table_init=arm.table_init,
         table_shared=arm.table_shared,
@@ -199,7 +201,7 @@ def _shaped(shape: Shape, arm: Arm) -> ModelConfig:
         config = replace(config, memory=arm.memory, memory_layers=places, memory_rows=rows)
     if arm.match in ("total", "flops"):
         target = _shaped(shape, Arm(ffn=arm.match_ffn, placement=arm.match_placement))
-        by_experts = spec(arm.ffn).grows_by == "experts"
+        by_experts = declared(arm.ffn).grows_by == "experts"
 
         def of(value: int) -> ModelConfig:
             return replace(config, experts=value) if by_experts else replace(config, ffn_width=value)

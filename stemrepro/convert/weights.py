@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from stemrepro.common.errors import UserError
 from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
 from stemrepro.model.ffn.base import ffn_class
-from stemrepro.model.ffn.naming import OWN_FILE
-from stemrepro.model.specs import spec
+from stemrepro.model.names import OWN_FILE
 from stemrepro.model.transformer import Decoder
 
 NAMES = {
@@ -41,9 +40,9 @@ def _reason(config: ModelConfig) -> str:
     """Return why modeling_stem.py doesn't have a network, or ""."""
     if OWN_FILE.fullmatch(config.ffn):
         return "modeling_stem.py has no network of a file of your own"
-    if "experts" in spec(config.ffn).needs:
-        return "its experts are whole networks, and nothing is read from a table"
     network = ffn_class(config.ffn)
+    if "experts" in network.needs:
+        return "its experts are whole networks, and nothing is read from a table"
     if network.reads_embedding:
         return "its networks read the input embedding in place of the residual stream"
     return {"pair": BY_PAIRS, "router": "a router chooses among several rows of a token"}.get(network.row_address, "")

@@ -15,7 +15,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import parameter_counts
-from stemrepro.model.ffn.naming import OWN_FILE
+from stemrepro.model.names import OWN_FILE
 from stemrepro.model.transformer import Decoder
 from stemrepro.training.run import Run
 from stemrepro.training.run_folder import check_trusted, read_config

@@ -69,7 +69,7 @@ class ModelConfig:
         layers: number of blocks.
         heads, kv_heads: query heads and key/value heads (grouped-query attention).
         ffn_width: d_ff.
-        ffn: name of the FFN in `replaced_layers` (see stemrepro.model.specs.spec); the others are "dense".
+        ffn: name of the FFN in `replaced_layers` (see stemrepro/model/ffn); the others are "dense".
         replaced_layers: layers whose FFN is replaced.
         embedding_std, head_std: std of the input embeddings and of the output head at initialisation;
             None: 1 / sqrt(width) (official code).
@@ -83,7 +83,7 @@ class ModelConfig:
         document_mask: attention stays inside a document (ends are marked by token 0).
         slots: rows per token in a table that has several (stem-slots, joint-token-mixture, mome).
         pair_rows: rows of a table of hashed token pairs that is added to the input embedding; 0 for none.
-        memory: name of the memory outside of the FFNs (see stemrepro.model.specs.MEMORIES); "" for none.
+        memory: name of the memory outside of the FFNs (see stemrepro/model/memory); "" for none.
         memory_layers: layers in which it adds something.
         memory_rows: rows of its hashed tables; of engram, of the smallest head's at least.
     """

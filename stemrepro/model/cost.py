@@ -1,30 +1,37 @@
-"""Parameters, FLOPs and bytes of a model in closed form. Tests hold them equal to `numel()` and `FlopCounterMode`.
+"""Parameters, FLOPs and bytes of a model. Tests hold them equal to `numel()` and `FlopCounterMode`.
 
 A multiply-add counts as 2 FLOPs. A table look-up counts none; the bytes it moves are counted (`table_bytes_per_token`).
 Per layer and token, with width d, ffn width f, heads H of width e, key/value heads K and context T:
 
     attention projections  2 (d H e + 2 d K e + H e d)      attention itself  4 T H e   (all T x T, as counters do)
-    FFN                    2 x the elements of its matrices that a token uses (stemrepro.model.specs)
+    FFN                    2 x the elements of its matrices that a token uses (stemrepro.model.counting)
 """
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.specs import FFNCost, memory_cost, spec
+
+if TYPE_CHECKING:
+    from stemrepro.model.counting import Cost
 
 
-def ffn_costs(config: ModelConfig) -> list[FFNCost]:
-    """Return the cost of every layer's FFN."""
-    return [spec(config.ffn_of(layer)).cost(config) for layer in range(config.layers)]
+def _counted(config: ModelConfig) -> "tuple[list[Cost], Cost, int]":
+    """Return the cost of every layer's FFN and of the memory, and the parameters of a dense FFN of the same width."""
+    from stemrepro.model.counting import ffn_cost, memory_cost  # with torch
+
+    ffns = [ffn_cost(config.ffn_of(layer), config) for layer in range(config.layers)]
+    return ffns, memory_cost(config), ffn_cost("dense", config).stored
 
 
 def row_elements(config: ModelConfig) -> int:
     """Return the elements of the table rows that one token reads, in FFNs, attention, at the input and in a memory."""
     pair = config.width if config.pair_rows else 0
-    return sum(c.row * c.reads for c in ffn_costs(config)) + _value_rows(config) + pair + memory_cost(config).row
+    ffns, memory, _ = _counted(config)
+    return sum(ffn.read for ffn in ffns) + _value_rows(config) + pair + memory.read
 
 
 def _value_rows(config: ModelConfig) -> int:
@@ -53,16 +60,15 @@ def parameter_counts(config: ModelConfig) -> dict[str, int]:
     d, e = config.width, config.head_width
     attention = 2 * d * config.heads * e + 2 * d * config.kv_heads * e
     rest = 2 * config.vocab * d + config.layers * (attention + 2 * d) + d
-    costs = ffn_costs(config)
-    stored = sum(cost.stored for cost in costs)
-    tables = config.vocab * (sum(cost.row * cost.slots for cost in costs) + _value_rows(config))
+    ffns, memory, dense = _counted(config)
+    tables = sum(ffn.tables for ffn in ffns) + config.vocab * _value_rows(config)
     if config.table_shared:
         tables //= len(config.replaced_layers)
-    memory = memory_cost(config)
     tables += config.pair_rows * config.width + memory.tables
-    removed = sum(max(0, spec("dense").cost(config).stored - cost.stored) for cost in costs)
-    total = rest + stored + tables + memory.stored + (1 if config.pair_rows else 0)  # and the pairs' scale
-    active = total - tables - sum(cost.idle for cost in costs)
+    removed = sum(max(0, dense - ffn.stored) for ffn in ffns)
+    stored = sum(ffn.stored for ffn in ffns) + memory.stored + (1 if config.pair_rows else 0)  # and the pairs' scale
+    total = rest + stored + tables
+    active = total - tables - sum(ffn.idle for ffn in ffns)
     return {"total": total, "active": active, "tables": tables, "paper_total": total + removed}
 
 
@@ -74,7 +80,8 @@ def flops_per_token(config: ModelConfig, context: int) -> int:
     d, e = config.width, config.head_width
     projections = 2 * (2 * d * config.heads * e + 2 * d * config.kv_heads * e)
     attention = 4 * context * config.heads * e
-    networks = sum(2 * cost.used for cost in ffn_costs(config)) + 2 * memory_cost(config).used
+    ffns, memory, _ = _counted(config)
+    networks = 2 * sum(ffn.used for ffn in ffns) + 2 * memory.used
     return config.layers * (projections + attention) + networks + 2 * d * config.vocab
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import parameter_counts, row_elements
-from stemrepro.model.specs import spec
+from stemrepro.model.counting import ffn_cost
 
 REDUCED = 4
 """Bytes of a number in a reduction of gradients: float32."""
@@ -87,6 +87,6 @@ def exchanged_bytes(config: ModelConfig, step: Step, group: int) -> float:
 def expert_bytes(config: ModelConfig, step: Step) -> float:
     """Return the bytes received with experts by rank, as many ranks a group as there are experts, or all."""
     group = min(config.experts, step.ranks)
-    experts = len(config.replaced_layers) * config.experts * spec("dense").cost(config).stored
+    experts = len(config.replaced_layers) * config.experts * ffn_cost("dense", config).stored
     held = _weights(experts // group, 0, step, step.ranks // group)
     return fsdp_bytes(config, step, without=experts) + exchanged_bytes(config, step, group) + held

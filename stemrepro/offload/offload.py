@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stemrepro.common.errors import UserError
-from stemrepro.model.ffn.naming import OWN_FILE
+from stemrepro.model.names import OWN_FILE
 from stemrepro.model.transformer import Block, Decoder
 from stemrepro.offload.link import Buffer, Link, link_to
 from stemrepro.offload.row_cache import RowCache

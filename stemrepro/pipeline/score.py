@@ -22,7 +22,7 @@ from stemrepro.evaluation.run_tokenizer import tokenizer_from
 from stemrepro.measures import store
 from stemrepro.measures.protocol import MODEL, SCORING, START, STARTS, TRAINED, TRAINING
 from stemrepro.model.cost import flops_per_token, parameter_counts
-from stemrepro.model.ffn.naming import module_of
+from stemrepro.model.names import module_of
 from stemrepro.pipeline.plan import Plan, Planned
 from stemrepro.pipeline.runs import runs_of
 from stemrepro.training.run import DECIDING_NOTHING, Run

@@ -247,8 +247,8 @@ def objective(
 
     from stemrepro.data.blocks import TokenBlocks
     from stemrepro.evaluation.weights import load_run
-    from stemrepro.training.callbacks import losses_by_source
     from stemrepro.training.train import train
+    from stemrepro.training.validation import losses_by_source
 
     run, asked = run_of(values, catalog, scale, data, out, sweep.variant), catalog.scale(scale).evaluation
     verified_hash(data)

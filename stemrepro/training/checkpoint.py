@@ -9,6 +9,7 @@ import shutil
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import torch
 from lightning.fabric.plugins import CheckpointIO
@@ -29,14 +30,16 @@ END = "end.ckpt"
 class AtomicCheckpointIO(CheckpointIO):
     """Lightning's way to disk, made atomic and verified: next to `x.ckpt` lies `x.ckpt.sha256`."""
 
-    def save_checkpoint(self, checkpoint: dict, path: str | Path, storage_options: object = None) -> None:
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: object = None) -> None:
         """Write the hash after the file, so that a checkpoint with a hash is a whole one."""
         buffer = io.BytesIO()
         torch.save(_canonical(checkpoint), buffer)
         atomic_write(path, buffer.getvalue())
         atomic_write(f"{path}.sha256", sha256(path) + "\n")
 
-    def load_checkpoint(self, path: str | Path, map_location: object = "cpu", weights_only: bool | None = True) -> dict:
+    def load_checkpoint(
+        self, path: str | Path, map_location: object = "cpu", weights_only: bool | None = True
+    ) -> dict[str, Any]:
         """Read tensors and plain values only, from a file or from the folder of a sharded run (`devices.write`).
 
         Raises:
@@ -61,7 +64,7 @@ class AtomicCheckpointIO(CheckpointIO):
         Path(f"{path}.sha256").unlink(missing_ok=True)
 
 
-def _canonical(value: object) -> object:
+def _canonical(value: Any) -> Any:
     """Return the same value, in which equal texts are one object and nothing else is shared.
 
     A pickle's bytes depend on which objects are shared. A resumed run shares other ones than an uninterrupted run.
@@ -110,14 +113,16 @@ def stable_phase_of(run: Run) -> Path | None:
     return None
 
 
-def beginning_of(run: Run) -> dict:
+def beginning_of(run: Run) -> dict[str, Any]:
     """Return the last checkpoint of the run that another one resumes from.
 
     Raises:
         UserError: that run isn't finished, or is another than the one that was planned.
     """
-    path, place = run.init_from.folder / END, run.init_from.address
-    if (run.init_from.folder / "diverged.json").exists():
+    parent = run.init_from
+    assert parent is not None, f"{run} begins anew"
+    path, place = parent.folder / END, parent.address
+    if (parent.folder / "diverged.json").exists():
         raise UserError(
             f"{run} resumes from a run that diverged; leave '{run.address.arm}' out of that variant, "
             "or lower its learning rate"
@@ -129,7 +134,7 @@ def beginning_of(run: Run) -> dict:
             f"{path} is damaged; delete it and train that run again ('stemrepro train {place}'), {run} resumes from it"
         )
     checkpoint = AtomicCheckpointIO().load_checkpoint(path)
-    if digest(checkpoint.get("run_config")) != run.init_from.parent:
+    if digest(checkpoint.get("run_config")) != parent.parent:
         raise UserError(
             f"{path} was made with other settings than those planned; "
             "train that run again ('make reproduce' with its SCALE)"

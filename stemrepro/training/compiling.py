@@ -4,18 +4,21 @@ import os
 import sys
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import torch
 
+from stemrepro.common import mkl_avx512
 from stemrepro.common.files import private_folder
-from stemrepro.model.transformer import attend_inside, documents_of, rotary_angles
+from stemrepro.model.block import attend_inside, documents_of, rotary_angles
+from stemrepro.training.run import Run
 
 MOST_GRAPHS = 256
 """Graphs of one function that a worker keeps; by default torch stops compiling it after 8."""
 
 
 @cache
-def compiled(function: Callable, dynamic: bool = False) -> Callable:
+def compiled(function: Callable[..., Any], dynamic: bool = False) -> Callable[..., Any]:
     """Return `function`, compiled for the shapes of each call, or once for all shapes where they are `dynamic`.
 
     Code that turns dynamic by itself would round differently depending on what ran before.
@@ -40,3 +43,14 @@ def compiler_works(device: str) -> bool:
     except Exception:  # whatever is missing, the run is trained without
         return False
     return True
+
+
+def compiles(run: Run) -> bool:
+    """Say what this machine can't do for a run, and return whether it is compiled."""
+    training = run.training
+    works = training.compile and compiler_works("cuda" if training.accelerator == "gpu" else "cpu")
+    if training.compile and not works:
+        print(f"stemrepro: {run}: there is no working compiler; it is trained without", file=sys.stderr)
+    if training.mkl_avx512 and not mkl_avx512.in_force():
+        print(f"stemrepro: {run}: MKL can't be asked for AVX-512; it is trained without", file=sys.stderr)
+    return works

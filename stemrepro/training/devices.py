@@ -7,16 +7,17 @@ import atexit
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from lightning.fabric.plugins import environments
 from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
 from torch.optim import Optimizer
 
 from stemrepro.common.errors import UserError
@@ -24,6 +25,7 @@ from stemrepro.model.transformer import Decoder
 from stemrepro.training.compiling import compiled
 from stemrepro.training.run import Run
 
+Value = TypeVar("Value")
 REST = "meta.pt"
 """File of all but the tensors of a distributed checkpoint; those are safetensors, so reading executes no code."""
 
@@ -61,28 +63,29 @@ def join(run: Run) -> None:
     atexit.register(dist.destroy_process_group)
 
 
-def first() -> bool:
+def is_rank_zero() -> bool:
     """Tell whether this process is the first, which alone writes."""
     return not dist.is_initialized() or dist.get_rank() == 0
 
 
-def from_first(function: Callable[[], Any]) -> Any:
+def from_rank_zero(function: Callable[[], Value]) -> Value:
     """Call a function in the first process alone and return its result in all."""
-    answer: list = [function() if first() else None]
+    answer: list[Any] = [function() if is_rank_zero() else None]
     if dist.is_initialized():
         dist.broadcast_object_list(answer)
-    return answer[0]
+    result: Value = answer[0]
+    return result
 
 
-def whole(tensor: Tensor) -> Tensor:
+def unsharded(tensor: Tensor) -> Tensor:
     """Return all of a tensor that may be sharded; every process must call it."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 def gathered(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return whole tensors in the memory of the first process, none in others; every process must call it."""
-    held = ((name, whole(tensor.detach())) for name, tensor in state.items())
-    return {name: tensor.cpu().contiguous() for name, tensor in held if first()}
+    held = ((name, unsharded(tensor.detach())) for name, tensor in state.items())
+    return {name: tensor.cpu().contiguous() for name, tensor in held if is_rank_zero()}
 
 
 def shard_like(tensor: Tensor, like: Tensor) -> Tensor:
@@ -94,7 +97,7 @@ def shard_like(tensor: Tensor, like: Tensor) -> Tensor:
     return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
 
 
-def shard(model: Decoder, mesh: dist.DeviceMesh, compiles: bool) -> None:
+def shard(model: Decoder, mesh: DeviceMesh, compiles: bool) -> None:
     """Shard a model by FSDP2, block by block, in place; no compiled code can gather weights, so blocks are compiled."""
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
@@ -106,7 +109,7 @@ def shard(model: Decoder, mesh: dist.DeviceMesh, compiles: bool) -> None:
     register_fsdp_forward_method(model, "losses")
 
 
-def _places(checkpoint: dict) -> Iterator[tuple[dict, Any, str]]:
+def _places(checkpoint: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Any, str]]:
     """Yield (its dictionary, its key there, its name in a folder) of each weight and of each state of the optimiser."""
     for name in list(checkpoint["state_dict"]):
         yield checkpoint["state_dict"], name, name
@@ -115,7 +118,7 @@ def _places(checkpoint: dict) -> Iterator[tuple[dict, Any, str]]:
             yield state, key, f"optimizer.{number}.{key}"
 
 
-def write(checkpoint: dict, path: Path) -> None:
+def write(checkpoint: dict[str, Any], path: Path) -> None:
     """Write Lightning's checkpoint to a folder, each process its shards: aside, then renamed, so whole or absent."""
     import torch.distributed.checkpoint as dcp
 
@@ -123,23 +126,24 @@ def write(checkpoint: dict, path: Path) -> None:
     for home, key, name in _places(checkpoint):
         if home[key].dim():
             tensors[name], home[key] = home[key].detach(), None
-    if first():
+    if is_rank_zero():
         aside.mkdir(parents=True)
         torch.save(checkpoint, aside / REST)
     dist.barrier()
     dcp.save(tensors, storage_writer=dcp.HuggingFaceStorageWriter(str(aside), save_distributed=True))
-    if first():
+    if is_rank_zero():
         shutil.rmtree(path, ignore_errors=True)
         aside.rename(path)
 
 
-def read(path: Path, held: dict[str, Tensor] | None = None) -> dict:
+def read(path: Path, held: dict[str, Tensor] | None = None) -> dict[str, Any]:
     """Return Lightning's checkpoint from a folder; its tensors overwrite those `held`, maybe sharded, or are made."""
     import torch.distributed.checkpoint as dcp
 
-    checkpoint = torch.load(path / REST, map_location="cpu", weights_only=True)
+    checkpoint: dict[str, Any] = torch.load(path / REST, map_location="cpu", weights_only=True)
     reader, tensors = dcp.HuggingFaceStorageReader(str(path)), {}
-    for name, about in reader.read_metadata().state_dict_metadata.items():
+    described: dict[str, Any] = reader.read_metadata().state_dict_metadata
+    for name, about in described.items():
         tensors[name] = held[name] if held else torch.empty(about.size, dtype=about.properties.dtype)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # each process reads by itself
@@ -156,6 +160,7 @@ class Sharded(ModelParallelStrategy):
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
         """Return the weights, each process its shards."""
+        assert self.lightning_module is not None, "no model is trained"
         return self.lightning_module.state_dict()
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
@@ -163,17 +168,17 @@ class Sharded(ModelParallelStrategy):
         saved = getattr(optimizer, "_optimizer", optimizer).state_dict()
         return saved | {"state": {number: dict(state) for number, state in saved["state"].items()}}
 
-    def load_optimizer_state_dict(self, checkpoint: dict) -> None:
+    def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
         """Give the optimiser its state; weights are in place since `load_checkpoint`."""
         self.optimizers[0].load_state_dict(checkpoint["optimizer_states"][0])
 
-    def save_checkpoint(self, checkpoint: dict, filepath: str | Path, storage_options: object = None) -> None:
+    def save_checkpoint(self, checkpoint: dict[str, Any], filepath: str | Path, storage_options: object = None) -> None:
         """Write a checkpoint, each process its shards."""
         write(checkpoint, Path(filepath))
 
-    def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = True) -> dict:
+    def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = True) -> dict[str, Any]:
         """Read a checkpoint of any strategy and of any number of processes; the weights go into the model."""
-        held = self.lightning_module.state_dict()
+        held = self.lightning_module_state_dict()
         trained = [parameter for group in self.optimizers[0].param_groups for parameter in group["params"]]
         for number, parameter in enumerate(trained):
             for key in ("exp_avg", "exp_avg_sq"):

@@ -1,5 +1,8 @@
 """The optimiser of a run: which group a parameter is in, and what updates each group."""
 
+from itertools import islice
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -8,9 +11,6 @@ from stemrepro.model.ffn.base import is_table
 from stemrepro.training.devices import shard_like
 from stemrepro.training.rowwise import RowwiseAdamW
 from stemrepro.training.touched import TouchedAdamW
-
-TABLES = {"dense": torch.optim.AdamW, "touched": TouchedAdamW, "rowwise": RowwiseAdamW}
-"""What updates tables, by RunTraining.table_update."""
 
 
 class Chain(torch.optim.Optimizer):
@@ -25,18 +25,17 @@ class Chain(torch.optim.Optimizer):
         self._share()
 
     def _share(self) -> None:
-        first = 0
+        groups = iter(self.param_groups)
         for optimizer in self.optimizers:
-            last = first + len(optimizer.param_groups)
-            optimizer.state, optimizer.param_groups = self.state, self.param_groups[first:last]
-            first = last
+            optimizer.state = self.state
+            optimizer.param_groups = list(islice(groups, len(optimizer.param_groups)))
 
-    def __setstate__(self, state: dict) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         """Share a loaded state, which torch puts into a new object."""
         super().__setstate__(state)
         self._share()
 
-    def step(self, closure: object = None) -> object:
+    def step(self, closure: Any = None) -> Any:
         """Make one update of all groups; the closure, which makes the gradients, comes first."""
         loss = None
         if closure is not None:
@@ -47,40 +46,46 @@ class Chain(torch.optim.Optimizer):
         return loss
 
 
-def group_of(name: str) -> str:
-    """Name a parameter's group: "embedding" of the input, "tables" or "backbone"."""
-    return "tables" if is_table(name) else "embedding" if name == "embedding.weight" else "backbone"
-
-
 def make_optimizer(model: nn.Module, training: RunTraining, compile: bool = False) -> Chain:
     """Make the optimiser of a model's trained parameters, whose groups have the key "name".
 
     With `compile` the update of touched rows is compiled. Weight decay acts on all parameters, as in the official code.
     """
-    members: dict[str, list[tuple[str, nn.Parameter]]] = {}
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            members.setdefault(group_of(name), []).append((name, parameter))
-    factors = {
-        "embedding": (training.embedding_rate_factor, training.embedding_decay_factor),
-        "tables": (training.table_rate_factor, training.table_decay_factor),
+    trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    embedding = [(name, parameter) for name, parameter in trained if name == "embedding.weight"]
+    tables = [(name, parameter) for name, parameter in trained if is_table(name)]
+    backbone = [(name, parameter) for name, parameter in trained if name != "embedding.weight" and not is_table(name)]
+    lr, decay = training.learning_rate, training.weight_decay
+    adam = {"betas": training.betas, "eps": training.eps}
+    groups = [
+        {
+            "name": "embedding",
+            "params": embedding,
+            **adam,
+            "lr": lr * training.embedding_rate_factor,
+            "weight_decay": decay * training.embedding_decay_factor,
+        },
+        {"name": "backbone", "params": backbone, **adam, "lr": lr, "weight_decay": decay},
+    ]
+    of_tables = {
+        "name": "tables",
+        "params": tables,
+        **adam,
+        "lr": lr * training.table_rate_factor,
+        "weight_decay": decay * training.table_decay_factor,
     }
+    optimizers: list[torch.optim.Optimizer] = []
+    if tables and training.table_update == "touched":
+        optimizers.append(TouchedAdamW([of_tables], compile=compile))
+    elif tables and training.table_update == "rowwise":
+        optimizers.append(RowwiseAdamW([of_tables]))
+    elif tables:
+        groups.append(of_tables)
     # A fused optimiser takes the scale of 16-bit gradients off by itself, too late for clipping.
-    adamw = {"betas": training.betas, "eps": training.eps, "fused": training.precision != "16-mixed"}
-    rows = {"compile": compile} if training.table_update == "touched" else {}
-    optimizers = []
-    for group, parameters in members.items():
-        rate, decay = factors.get(group, (1.0, 1.0))
-        settings = {"lr": training.learning_rate * rate, "weight_decay": training.weight_decay * decay}
-        of_group = [{"name": group, "params": parameters} | settings]
-        if group == "tables":
-            optimizers.append(TABLES[training.table_update](of_group, **adamw, **rows))
-        else:
-            optimizers.append(torch.optim.AdamW(of_group, **adamw))
-    return Chain(optimizers)
+    return Chain([torch.optim.AdamW(groups, fused=training.precision != "16-mixed"), *optimizers])
 
 
-def state_by_name(saved: dict) -> dict[str, dict]:
+def state_by_name(saved: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the state that a saved optimiser has of each parameter, by the parameter's name.
 
     Args:
@@ -94,7 +99,7 @@ def state_by_name(saved: dict) -> dict[str, dict]:
     return {names[number]: state for number, state in saved["state"].items()}
 
 
-def carry(states: dict[str, dict], optimizer: torch.optim.Optimizer) -> None:
+def carry(states: dict[str, dict[str, Any]], optimizer: torch.optim.Optimizer) -> None:
     """Give an optimiser the states of another one, by parameter name; parameters that it lacks are passed over."""
     for group in optimizer.param_groups:
         for name, parameter in zip(group["param_names"], group["params"], strict=True):

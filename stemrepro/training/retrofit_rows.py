@@ -59,8 +59,7 @@ def read_means(model: Decoder, layers: Sequence[int], batches: Iterable[Tensor])
         means.sums[layer].index_add_(0, tokens.flatten(), x.flatten(0, 1).double())
 
     hooks = [
-        model.blocks[layer].ffn.register_forward_pre_hook(lambda _, read, layer=layer: add(layer, *read))
-        for layer in layers
+        model.ffns[layer].register_forward_pre_hook(lambda _, read, layer=layer: add(layer, *read)) for layer in layers
     ]
     try:
         for tokens in batches:
@@ -83,7 +82,7 @@ def tables(model: Decoder, means: Means, kind: Kind) -> dict[str, Tensor]:
     """
     made = {}
     for layer in means.sums:
-        ffn = model.blocks[layer].ffn
+        ffn = model.ffns[layer]
         if not isinstance(ffn, SwiGLU):
             raise UserError(f"layer {layer} has no up-projection to make rows of; retrofit a dense model")
         read = means.by_token(layer)

@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from stemrepro.common.code_hash import code_hash
 from stemrepro.common.errors import UserError
@@ -17,8 +18,7 @@ from stemrepro.config.address import Address
 from stemrepro.config.parallel import Parallel
 from stemrepro.config.training import RunTraining
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.naming import module_of
-from stemrepro.model.memory.naming import memory_module
+from stemrepro.model.names import memory_module, module_of
 
 DECIDING_NOTHING = (
     *(f"stemrepro.common.{name}" for name in ("code_hash", "errors", "files", "provenance", "yaml_records")),
@@ -35,7 +35,7 @@ def run_code(ffns: tuple[str, ...], memory: str = "") -> str:
     return code_hash("stemrepro.training.train", *map(module_of, ffns), *memories, without=DECIDING_NOTHING)
 
 
-def params_hash(config: dict) -> str:
+def params_hash(config: dict[str, Any]) -> str:
     """Return the short hash of a run's settings without its seed."""
     return digest({key: value for key, value in config.items() if key != "seed"})
 
@@ -67,7 +67,7 @@ class InitFrom:
         return Address(*self.folder.parts[-3:-1])
 
     @property
-    def settings(self) -> dict:
+    def settings(self) -> dict[str, Any]:
         """What the run folder's config.yaml has of it."""
         rows = {"row_tokens": self.row_tokens} if self.row_tokens else {}
         return {"parent": self.parent, "tables": self.tables} | rows
@@ -149,7 +149,7 @@ class Run:
         return run_code(tuple(sorted({self.model.ffn_of(layer) for layer in layers})), self.model.memory)
 
     @property
-    def config(self) -> dict:
+    def config(self) -> dict[str, Any]:
         """All that decides the weights, as the run folder's config.yaml has it."""
         return {
             "arm": self.address.arm,

@@ -4,7 +4,7 @@ All values are checked, and nothing is executed.
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, PrivateAttr
 
@@ -15,8 +15,8 @@ from stemrepro.common.yaml_records import Name, Positive, Strict, parse, read_ya
 from stemrepro.config.address import Address
 from stemrepro.config.training import RunTraining
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.naming import OWN_FILE
-from stemrepro.model.specs import check
+from stemrepro.model.names import OWN_FILE
+from stemrepro.model.needs import check
 from stemrepro.training.run import params_hash
 
 ARMS = RECIPES / "arms.yaml"
@@ -48,10 +48,10 @@ class Settings(Strict):
     data: Text
     code: str
     init_from: Begun | None = None
-    _written: dict = PrivateAttr(default_factory=dict)
+    _written: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @property
-    def written(self) -> dict:
+    def written(self) -> dict[str, Any]:
         """The settings as config.yaml has them. Hashes are made of these, which lack fields that came later."""
         return self._written
 
@@ -101,7 +101,7 @@ class Step(Strict):
     validation: dict[str, float] = Field(default_factory=dict)
 
 
-def read_metrics(folder: Path) -> list[dict]:
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """Return how a run's training went, one row per step: step, tokens, loss, rate and norm.
 
     A row where the run was evaluated also has `validation`, by source.

@@ -1,5 +1,7 @@
 """AdamW that moves only the rows of a table that the batch touched: not the paper's semantics, and named as such."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -38,10 +40,11 @@ def sparse_gradients(model: nn.Module) -> None:
 
 def clip(tables: list[Tensor], limit: float) -> Tensor:
     """Clip sparse gradients, which torch's clip_grad_norm_ doesn't take; return the norm before."""
-    tables = [table for table in tables if table.grad is not None]
+    held = []
     for table in tables:
-        table.grad = table.grad.coalesce()  # after several micro-batches torch forgets that each row occurs once
-    held = [table.grad.values() for table in tables]
+        if table.grad is not None:
+            table.grad = table.grad.coalesce()  # after several micro-batches torch forgets that each row occurs once
+            held.append(table.grad.values())
     if not held:
         return torch.zeros(())
     norm = nn.utils.get_total_norm(held)
@@ -58,20 +61,20 @@ def new_moments(table: Tensor) -> dict[str, Tensor]:
     }
 
 
-def move_rows(table: Tensor, moments: dict[str, Tensor], rows: Tensor, gradient: Tensor, group: dict) -> None:
+def move_rows(table: Tensor, moments: dict[str, Tensor], rows: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
     """Update distinct rows [n] of a table [rows, width] in place by AdamW and their gradient [n, width].
 
     Nothing is recorded for a gradient; the caller sees to that, as the compiler can't.
     """
-    first, second = group["betas"]
+    beta1, beta2 = group["betas"]
     steps = moments["step"].index_select(0, rows).add_(1)
-    mean = moments["exp_avg"].index_select(0, rows).lerp_(gradient, 1 - first)
-    square = moments["exp_avg_sq"].index_select(0, rows).mul_(second).addcmul_(gradient, gradient, value=1 - second)
+    mean = moments["exp_avg"].index_select(0, rows).lerp_(gradient, 1 - beta1)
+    square = moments["exp_avg_sq"].index_select(0, rows).mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
     for name, value in (("step", steps), ("exp_avg", mean), ("exp_avg_sq", square)):
         moments[name].index_copy_(0, rows, value)
     steps = steps.unsqueeze(1)  # in place from here on, as a host's memory is slow
-    scale = square.div_(1 - second**steps).sqrt_().add_(group["eps"])
-    moved = mean.div_(1 - first**steps).mul_(group["lr"]).div_(scale)
+    scale = square.div_(1 - beta2**steps).sqrt_().add_(group["eps"])
+    moved = mean.div_(1 - beta1**steps).mul_(group["lr"]).div_(scale)
     kept = table.index_select(0, rows).mul_(1 - group["lr"] * group["weight_decay"])
     table.index_copy_(0, rows, kept.sub_(moved))
 
@@ -83,14 +86,14 @@ class TouchedAdamW(TableAdamW):
     old momentum move it.) A row that every batch touches moves as under dense AdamW.
     """
 
-    def __init__(self, tables: list, compile: bool = False, **settings: object) -> None:
+    def __init__(self, tables: list[Any], compile: bool = False, **settings: Any) -> None:
         """Take what torch's AdamW takes, and whether the update is compiled."""
         super().__init__(tables, **settings)
         self.move = compiled(move_rows, dynamic=True) if compile else move_rows  # other numbers of rows in every step
 
-    def step_table(self, table: Tensor, group: dict) -> None:
+    def step_table(self, table: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         """Update a table [rows, width] in place by its sparse gradient (see `sparse_gradients`)."""
-        state, gradient = self.state[table], table.grad.coalesce()
+        state, gradient = self.state[table], gradient.coalesce()
         if not state:
             state |= new_moments(table)
         state["step"] = state["step"].to(table.device)  # after a resume it may lie on the processor

@@ -10,7 +10,7 @@ from stemrepro.cli.skeletons import new_arm, new_method, new_recipe
 from stemrepro.common.errors import UserError
 from stemrepro.config.arm import shaped
 from stemrepro.measures.catalog import load
-from stemrepro.model.specs import FFNS
+from stemrepro.model.ffn.base import ffns
 from stemrepro.model.transformer import build
 from tests.conftest import ROOT, copy_recipes
 
@@ -43,7 +43,7 @@ def test_an_arm_with_a_network_of_its_own_is_stem_until_it_is_edited(folder, tin
     assert (folder.parent / "my/rows.py").read_text().endswith("# edited\n")
 
 
-@pytest.mark.parametrize("ffn", FFNS)
+@pytest.mark.parametrize("ffn", ffns())
 def test_every_network_makes_an_arm_that_is_valid(folder, ffn):
     new_arm("mine", ffn, folder)  # which reads it
     assert yaml.safe_load((folder / "arms.yaml").read_text())["mine"]["ffn"] == ffn

@@ -13,8 +13,7 @@ import pytest
 from stemrepro.common import code_hash as module
 from stemrepro.common.code_hash import PACKAGE, canonical, code_hash, file_of, files
 from stemrepro.common.errors import UserError
-from stemrepro.model.ffn.naming import module_of
-from stemrepro.model.specs import FFNS
+from stemrepro.model.names import module_of
 from stemrepro.pipeline.score import DECIDE_NOTHING
 from tests.conftest import ROOT
 
@@ -73,14 +72,14 @@ def test_files_are_those_that_an_import_graph_reaches():
     reached = {start} | graph.find_upstream_modules(start)
     reached |= {name for name in graph.modules if any(other.startswith(f"{name}.") for other in reached)}
     assert {*files([start])} == {*map(file_of, reached)}
-    assert file_of("stemrepro.model.specs") not in files([start])  # another network is no reason to train again
+    assert file_of("stemrepro.model.ffn.blend") not in files([start])  # another network is no reason to train again
     with pytest.raises(ValueError, match=r"stemrepro\.nothing is no module"):
         files(["stemrepro.nothing"])
 
 
 def test_what_is_left_out_takes_what_only_it_imports():
     whole, less = (files(["stemrepro.evaluation.losses"], out) for out in ([], DECIDE_NOTHING))
-    assert {*map(file_of, ("stemrepro.model.cost", "stemrepro.model.specs"))} <= {*whole} - {*less}
+    assert {*map(file_of, ("stemrepro.model.cost", "stemrepro.model.counting"))} <= {*whole} - {*less}
     assert file_of("stemrepro.model.transformer") in less
 
 
@@ -112,7 +111,7 @@ def test_files_outside_the_package_are_followed(tmp_path, monkeypatch):
 
 def test_a_changed_sign_changes_the_networks_with_that_equation(tmp_path, monkeypatch):
     pytest.importorskip("torch", reason="networks are torch's")
-    from stemrepro.model.ffn.base import ffn_class
+    from stemrepro.model.ffn.base import ffn_class, ffns
     from stemrepro.model.ffn.stem import Stem
 
     copy = tmp_path / PACKAGE.name
@@ -121,7 +120,7 @@ def test_a_changed_sign_changes_the_networks_with_that_equation(tmp_path, monkey
 
     def codes():
         module._read.cache_clear()
-        return {ffn: code_hash("stemrepro.training.train", module_of(ffn)) for ffn in FFNS}
+        return {ffn: code_hash("stemrepro.training.train", module_of(ffn)) for ffn in ffns()}
 
     def edit(path, old, new):
         text = (copy / path).read_text(encoding="utf-8")
@@ -129,13 +128,13 @@ def test_a_changed_sign_changes_the_networks_with_that_equation(tmp_path, monkey
         (copy / path).write_text(text.replace(old, new), encoding="utf-8")
 
     before = codes()
-    assert len(set(before.values())) == len(FFNS)
+    assert len(set(before.values())) == len(ffns())
     edit("model/ffn/stem.py", '"""Apply the network: x [batch, seq, width], ', '"""Of x [batch, seq, width] and ')
     edit("training/train.py", "\n\n\n", "\n\n\n# why\n")
     assert codes() == before
     edit("model/ffn/stem.py", "F.silu(self.gate(x)) * self.rows", "F.silu(-self.gate(x)) * self.rows")
     changed = {ffn for ffn, code in codes().items() if code != before[ffn]}
-    assert changed == {ffn for ffn in FFNS if issubclass(ffn_class(ffn), Stem)} != set(FFNS)
+    assert changed == {ffn for ffn in ffns() if issubclass(ffn_class(ffn), Stem)} != set(ffns())
     edit("model/loss.py", "logits.float()", "-logits.float()")
     assert not set(before.values()) & set(codes().values())
 

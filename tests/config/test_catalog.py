@@ -26,7 +26,7 @@ def edit(path, change):
 
 
 def put(value, changes):
-    """Set "training/batch"; None takes a key away, "arms+" gets one more, "+name/metric" makes a claim of an estimate."""
+    """Set "training/batch"; None takes a key away, "arms+" gets one more, "+name/metric" makes an estimate a claim."""
     for place, new in changes.items():
         *path, key = place.split("/")
         at = value
@@ -111,7 +111,7 @@ GAIN = ["no_gain_without_information"]
         (SMOKE, {"inherits": "atlas"}, r"inherits: 'atlas' inherits from another itself; name a scale that doesn't"),
         (SMOKE, {"training/batch": 12}, r"smoke\.yaml: training: micro_batch 16 .*; it inherits \S+laptop\.yaml"),
         (ARMS, {"dense/placment": "none"}, r"arms\.yaml: unknown key 'dense\.placment'; did you mean 'placement'\?"),
-        (ARMS, {"dense/ffn": "swish"}, r"arms\.yaml: dense: .*'swish' is unknown \(stemrepro/model/specs\.py"),
+        (ARMS, {"dense/ffn": "swish"}, r"arms\.yaml: dense: .*'swish' is unknown \(stemrepro/model/ffn"),
         (ARMS, {"dense/hue": "pale"}, r"dense: hue 'pale' is unknown: choose one of black, blue"),
         (ARMS, {"dense/marker": "%"}, r"dense: marker '%' is unknown: choose one of "),
         (ARMS, {"dense/label": "$d$"}, r"dense: label '\$d\$' holds a \$"),

@@ -29,8 +29,8 @@ from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.lm import StemLM, task_manager
 from stemrepro.measures.catalog import load
 from stemrepro.model.config import END_OF_DOCUMENT
+from stemrepro.model.ffn.base import ffns
 from stemrepro.model.generate import continuations
-from stemrepro.model.specs import FFNS
 from stemrepro.model.transformer import build
 from stemrepro.training.run import Run, params_hash
 from tests.conftest import ROOT, TASKS
@@ -164,7 +164,7 @@ def fresh(home, tmp_path_factory):
 
 @torch.no_grad()
 def test_every_arm_is_exported_or_refused(home, tmp_path):
-    assert {arm.ffn for arm in ARMS.values()} == set(FFNS)
+    assert {arm.ffn for arm in ARMS.values()} == set(ffns())
     for arm in CANT:
         with pytest.raises(UserError, match="can't be exported"):
             exported(home, arm, tmp_path / "out")

@@ -191,9 +191,15 @@ def test_slurm_starts_a_run_too(trained, make, folders):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     told = {
-        "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NNODES": "1", "SLURM_NODEID": "0",
-        "SLURM_NODELIST": "127.0.0.1", "SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "tiny", "MASTER_PORT": str(port),
-    }  # fmt: skip
+        "SLURM_NTASKS": "2",
+        "SLURM_NTASKS_PER_NODE": "2",
+        "SLURM_NNODES": "1",
+        "SLURM_NODEID": "0",
+        "SLURM_NODELIST": "127.0.0.1",
+        "SLURM_JOB_ID": "7",
+        "SLURM_JOB_NAME": "tiny",
+        "MASTER_PORT": str(port),
+    }
     processes = [
         subprocess.Popen(
             [sys.executable, FILE, str(asked)],

@@ -10,8 +10,7 @@ from pathlib import Path
 import torch
 import torch.distributed.checkpoint as dcp
 
-from stemrepro.training import devices
-from stemrepro.training import train as train_module
+from stemrepro.training import compiling, devices
 from stemrepro.training.callbacks import Recorder
 from stemrepro.training.train import train
 from tests.conftest import quiet
@@ -64,7 +63,7 @@ def act(run, what: str) -> None:
         dcp.save = lambda *args, **more: (save(*args, **more), kill())
     elif what == "compiled":  # the compiler captures blocks, and makes no C++ of them, which takes long
         devices.compiled = cache(partial(torch.compile, backend="eager", dynamic=False))
-        train_module.compiler_works = lambda device: True
+        compiling.compiler_works = lambda device: True
     try:
         train(run, quiet)
     except InterruptedError:

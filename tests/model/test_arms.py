@@ -24,7 +24,7 @@ ARMS = load(ROOT / "recipes").arms
 
 
 @pytest.mark.parametrize("arm", ARMS)
-def test_counts_and_backbone_at_the_laptop_scale(catalog, arm):
+def test_counts_equal_numel(catalog, arm):
     config = shaped(catalog.scales["laptop"].model, ARMS[arm])
     with torch.device("meta"):
         model = Decoder(config)
@@ -83,8 +83,16 @@ def test_a_dense_model_of_equal_size_has_denses_shape(catalog, shape):
 
 
 ON_TRACKS = [
-    "dense", "stem-third", "stem-full", "stem-normed", "token-only", "input-add", "stem-frozen", "topk-moe", "hash-moe",
-]  # fmt: skip
+    "dense",
+    "stem-third",
+    "stem-full",
+    "stem-normed",
+    "token-only",
+    "input-add",
+    "stem-frozen",
+    "topk-moe",
+    "hash-moe",
+]
 
 
 @pytest.mark.parametrize("name", ON_TRACKS)
@@ -141,12 +149,16 @@ def test_a_factor_widens_every_ffn_alike(catalog):
 
 @pytest.mark.parametrize(
     ("fields", "words"),
-    [({"ffn": "dense", "placement": "none", "match": "total", "ffn_factor": 0.5},
-      "ffn_factor 0.5 and match 'total' both choose"),
-     ({"ffn": "stem", "placement": "full", "slots": 4}, "slots 4: 'stem' has one row per token"),
-     ({"ffn": "hash-moe", "placement": "full", "match": "flops"}, "'hash-moe' grows by experts, use match 'total'"),
-     ({"ffn": "hash-moe", "placement": "full", "match": "shape"}, "'shape' works by ffn_width; 'hash-moe' grows")],
-)  # fmt: skip
+    [
+        (
+            {"ffn": "dense", "placement": "none", "match": "total", "ffn_factor": 0.5},
+            "ffn_factor 0.5 and match 'total' both choose",
+        ),
+        ({"ffn": "stem", "placement": "full", "slots": 4}, "slots 4: 'stem' has one row per token"),
+        ({"ffn": "hash-moe", "placement": "full", "match": "flops"}, "'hash-moe' grows by experts, use match 'total'"),
+        ({"ffn": "hash-moe", "placement": "full", "match": "shape"}, "'shape' works by ffn_width; 'hash-moe' grows"),
+    ],
+)
 def test_fields_of_an_arm_that_do_not_go_together(fields, words):
     with pytest.raises(ValidationError, match=words):
         Arm.model_validate(fields)

@@ -28,10 +28,14 @@ def test_the_papers_layers():
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [({"heads": 3}, "heads 3 does not divide width 16"), ({"kv_heads": 3}, "kv_heads 3 does not divide heads 4"),
-     ({"heads": 16, "kv_heads": 1}, "must be even"), ({"replaced_layers": (0,)}, "layer 0 is never replaced"),
-     ({"replaced_layers": (9,)}, "layers go up to 3")],
-)  # fmt: skip
+    [
+        ({"heads": 3}, "heads 3 does not divide width 16"),
+        ({"kv_heads": 3}, "kv_heads 3 does not divide heads 4"),
+        ({"heads": 16, "kv_heads": 1}, "must be even"),
+        ({"replaced_layers": (0,)}, "layer 0 is never replaced"),
+        ({"replaced_layers": (9,)}, "layers go up to 3"),
+    ],
+)
 def test_impossible_shapes(change, words):
     with pytest.raises(UserError, match=words):
         ModelConfig(**{"vocab": 50, "width": 16, "layers": 4, "heads": 4, "kv_heads": 2, "ffn_width": 24} | change)

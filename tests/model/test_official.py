@@ -42,9 +42,15 @@ def drawn(shape: Official, seed: int = 0) -> dict[str, Tensor]:
     shapes = {"tok_embeddings": (shape.vocab, d), "norm": (d,)} | ({} if shape.tied else {"output": (shape.vocab, d)})
     for n in range(shape.layers):
         layer = {
-            "attention_norm": (d,), "attention.wq": (d, d), "attention.wk": (kv, d), "attention.wv": (kv, d),
-            "attention.wo": (d, d), "ffn_norm": (d,), "feed_forward.w1": (f, d), "feed_forward.w2": (d, f),
-        }  # fmt: skip
+            "attention_norm": (d,),
+            "attention.wq": (d, d),
+            "attention.wk": (kv, d),
+            "attention.wv": (kv, d),
+            "attention.wo": (d, d),
+            "ffn_norm": (d,),
+            "feed_forward.w1": (f, d),
+            "feed_forward.w2": (d, f),
+        }
         if n not in shape.stem_layers:
             layer["feed_forward.w3"] = (f, d)
         shapes |= {f"layers.{n}.{name}": size for name, size in layer.items()}
@@ -115,9 +121,17 @@ def gradients_of(state: dict[str, Tensor], shape: Official, batch: Tensor) -> tu
     return loss.detach(), dict(zip(state, torch.autograd.grad(loss, list(state.values())), strict=True))
 
 
-NAMES = {"tok_embeddings": "embedding", "output": "head", "attention.wq": "attention.query",
-         "attention.wk": "attention.key", "attention.wv": "attention.value", "attention.wo": "attention.out",
-         "feed_forward.w1": "ffn.gate", "feed_forward.w2": "ffn.down", "feed_forward.w3": "ffn.up"}  # fmt: skip
+NAMES = {
+    "tok_embeddings": "embedding",
+    "output": "head",
+    "attention.wq": "attention.query",
+    "attention.wk": "attention.key",
+    "attention.wv": "attention.value",
+    "attention.wo": "attention.out",
+    "feed_forward.w1": "ffn.gate",
+    "feed_forward.w2": "ffn.down",
+    "feed_forward.w3": "ffn.up",
+}
 
 
 def in_halves(weight: Tensor, heads: int) -> Tensor:
@@ -144,11 +158,20 @@ def ours(state: dict[str, Tensor], shape: Official) -> dict[str, Tensor]:
 
 def decoder(state: dict[str, Tensor], shape: Official) -> Decoder:
     """The project's model with these weights, in their type."""
-    model = Decoder(ModelConfig(
-        vocab=shape.vocab, width=shape.width, layers=shape.layers, heads=shape.heads, kv_heads=shape.kv_heads,
-        ffn_width=shape.ffn_width, ffn="stem" if shape.stem_layers else "dense", replaced_layers=shape.stem_layers,
-        rope_base=shape.base, norm_eps=shape.eps,
-    )).to(next(iter(state.values())).dtype)  # fmt: skip
+    model = Decoder(
+        ModelConfig(
+            vocab=shape.vocab,
+            width=shape.width,
+            layers=shape.layers,
+            heads=shape.heads,
+            kv_heads=shape.kv_heads,
+            ffn_width=shape.ffn_width,
+            ffn="stem" if shape.stem_layers else "dense",
+            replaced_layers=shape.stem_layers,
+            rope_base=shape.base,
+            norm_eps=shape.eps,
+        )
+    ).to(next(iter(state.values())).dtype)
     model.load_state_dict(ours(state, shape))
     return model
 

@@ -9,9 +9,17 @@ from stemrepro.model.traffic import Step, exchanged_bytes, expert_bytes, fsdp_by
 from stemrepro.model.transformer import Decoder
 
 MOE = ModelConfig(
-    vocab=48, width=24, layers=3, heads=4, kv_heads=2, ffn_width=36, ffn="hash-moe", experts=4, top_k=1,
+    vocab=48,
+    width=24,
+    layers=3,
+    heads=4,
+    kv_heads=2,
+    ffn_width=36,
+    ffn="hash-moe",
+    experts=4,
+    top_k=1,
     replaced_layers=(1, 2),
-)  # fmt: skip
+)
 
 
 def test_a_step_is_dealt_to_ranks():

@@ -5,10 +5,11 @@ import math
 import pytest
 import torch
 
-from stemrepro.model import transformer
+from stemrepro.model import block
+from stemrepro.model.block import _angles, document_mask, rotary_angles
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.base import is_table
-from stemrepro.model.transformer import _angles, build, document_mask, rotary_angles
+from stemrepro.model.transformer import build
 from tests.model.test_loss import Largest
 
 SHAPE = {"vocab": 61, "width": 32, "layers": 3, "heads": 4, "kv_heads": 2, "ffn_width": 40}
@@ -33,7 +34,7 @@ def test_backbone_initialisation():
 
 @pytest.mark.parametrize("long", [7, 8])
 def test_document_mask_equals_separate_documents(long, monkeypatch):
-    monkeypatch.setattr(transformer, "LONG", long)
+    monkeypatch.setattr(block, "LONG", long)
     model = build(ModelConfig(**SHAPE, document_mask=True), seed=0)
     first, second = torch.tensor([[5, 6, 7, 0]]), torch.tensor([[8, 9, 10]])
     together = model(torch.cat([first, second], dim=1))
@@ -50,7 +51,7 @@ def test_long_sequences_attend_document_by_document(monkeypatch):
     tokens[0, [0, 7, 8, 30]] = tokens[1, 49] = 0
     found = []
     for long in (51, 50):
-        monkeypatch.setattr(transformer, "LONG", long)
+        monkeypatch.setattr(block, "LONG", long)
         with Largest() as largest:
             losses = model.losses(tokens[:, :-1], tokens[:, 1:], at_once=12)
             gradients = torch.autograd.grad(losses.square().sum(), list(model.parameters()))

@@ -323,9 +323,11 @@ def test_a_second_clone_pulls_what_it_can_only_read_and_trains_nothing(stages, t
     assert trained == scored == ran(output) == set()
 
 
-NEW = """from stemrepro.model.ffn.stem import Stem
+NEW = """from stemrepro.model.ffn.base import ffn
+from stemrepro.model.ffn.stem import Stem
 
 
+@ffn("doubled")
 class Doubled(Stem):
     \"\"\"Rows twice as large.\"\"\"
 
@@ -341,7 +343,7 @@ def touched(project):
 
 
 def test_an_edited_arm_and_new_ones_are_trained_and_scored_alone(restored):
-    """An arm edits two files, a network three, a benchmark three, and a comment none.
+    """An arm and a network edit two files, a benchmark three, and a comment none.
 
     After those that ask what is up to date, because its runs and scores stay.
     """
@@ -357,8 +359,6 @@ def test_an_edited_arm_and_new_ones_are_trained_and_scored_alone(restored):
     assert touched(restored) == {"recipes/arms.yaml", "recipes/mine.yaml", "my/rows.py"}
 
     (restored.folder / "stemrepro/model/ffn/doubled.py").write_text(NEW)
-    entry = '    "doubled": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),\n'
-    restored.edit("stemrepro/model/specs.py", '    "stem-shuffled":', entry + '    "stem-shuffled":')
     restored.edit("recipes/arms.yaml", "dense:\n", "doubled: {ffn: doubled, placement: full}\ndense:\n")
     restored.edit("stemrepro/model/ffn/stem.py", "class Stem(FFN):", "# What the paper is about.\nclass Stem(FFN):")
     restored.edit("stemrepro/training/train.py", "def train(", "# Here it begins.\ndef train(")

@@ -183,7 +183,7 @@ def test_another_budget_text_or_space_has_a_study_of_its_own(project):
 def test_a_trial_is_a_run_scored_on_the_tune_split(project):
     from stemrepro.data.blocks import TokenBlocks
     from stemrepro.evaluation.weights import load_run
-    from stemrepro.training.callbacks import losses_by_source
+    from stemrepro.training.validation import losses_by_source
 
     values = {"arm": "stem-full", "learning_rate": 0.01, "table_rate_factor": 2.0, "seed": 100}
     (row,) = swept(GRID | {"space": {key: [value] for key, value in values.items()}}, project).to_dict("records")

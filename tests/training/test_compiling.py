@@ -7,7 +7,7 @@ import torch
 
 from stemrepro.config.arm import shaped
 from stemrepro.measures.catalog import load
-from stemrepro.model import transformer
+from stemrepro.model import block
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.transformer import build
 from stemrepro.training.compiling import compiled
@@ -29,8 +29,8 @@ def test_compiled_code_does_not_make_rotary_tables_anew(tiny):
 def test_other_documents_are_not_compiled_anew(monkeypatch):
     """Their lengths are no part of what is compiled."""
     for name in ("attend_inside", "documents_of"):
-        monkeypatch.setattr(transformer, name, getattr(transformer, name))  # restores what `compiled` puts there
-    monkeypatch.setattr(transformer, "LONG", 8)
+        monkeypatch.setattr(block, name, getattr(block, name))  # restores what `compiled` puts there
+    monkeypatch.setattr(block, "LONG", 8)
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
     shape = ModelConfig(vocab=5, width=16, layers=2, heads=2, kv_heads=1, ffn_width=8, document_mask=True)
     model, graphs = build(shape, 0), torch._dynamo.utils.counters["stats"]

@@ -43,7 +43,7 @@ def parent(make_run):
 
 def plain_steps(run, model, optimizer, first=0):
     """The steps of a run by a plain loop over the micro-batches from `first` on; returns their losses."""
-    training, blocks, losses = run.training, LanguageModule(replace(run, init_from=None)).blocks, []
+    training, blocks, losses = run.training, LanguageModule(replace(run, init_from=None)).text, []
     parts = training.batch // training.micro_batch
     for step in range(training.steps):
         for group in optimizer.param_groups:
@@ -121,7 +121,7 @@ def test_a_parent_that_is_missing_or_another_is_named(parent, catalog, tiny):
 def test_the_passes_over_the_text_count_those_of_the_run_before(parent, catalog, tiny):
     child = longer(parent, catalog, tiny)
     train(child, quiet)
-    blocks = LanguageModule(child).blocks
+    blocks = LanguageModule(child).text
     both = (parent.training.tokens + child.training.tokens) / (blocks.count * blocks.length)
     assert json.loads((child.folder / "provenance.json").read_text())["epochs"] == pytest.approx(both, abs=1e-4)
     greedy = replace(child, init_from=replace(child.init_from, tokens=10**9))

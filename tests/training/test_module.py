@@ -57,10 +57,15 @@ def test_sixteen_bit_gradients_are_clipped_without_their_scale(make_run):
         )
         plugin = MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu"))
         trainer = L.Trainer(
-            accelerator="cpu", max_steps=2, logger=False, enable_checkpointing=False, enable_progress_bar=False,
-            enable_model_summary=False, plugins=[plugin] if precision == "16-mixed" else [],
+            accelerator="cpu",
+            max_steps=2,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            plugins=[plugin] if precision == "16-mixed" else [],
             callbacks=[keep],
-        )  # fmt: skip
+        )
         trainer.fit(module)
         norms[precision] = seen
     assert norms["16-mixed"] == pytest.approx(norms["32-true"], rel=0.05)

@@ -1,7 +1,5 @@
 """Several optimisers as one: what updates each group, and when."""
 
-import copy
-
 import pytest
 import torch
 from torch import nn
@@ -45,27 +43,5 @@ def test_a_closure_makes_the_gradients_of_its_own_step(kind):
 )
 def test_tables_have_the_update_that_their_arm_asks_for(make_run, arm, kind):
     optimizer = LanguageModule(make_run(arm)).configure_optimizers()["optimizer"]
-    kinds = {part.param_groups[0]["name"]: type(part).__name__ for part in optimizer.optimizers}
+    kinds = {group["name"]: type(part).__name__ for part in optimizer.optimizers for group in part.param_groups}
     assert kinds == {"embedding": "AdamW", "backbone": "AdamW", "tables": kind}
-
-
-@pytest.mark.parametrize("kind", [TouchedAdamW, RowwiseAdamW])
-def test_the_state_of_a_tables_optimiser_survives_a_save(kind):
-    def fresh():
-        table = nn.Parameter(torch.ones(5, 4))
-        return table, kind([table], **SETTINGS)
-
-    def steps(optimizer, table, numbers):
-        for number in numbers:
-            gradient = torch.zeros(5, 4)
-            gradient[[number, 4]] = torch.randn(2, 4, generator=torch.Generator().manual_seed(number))
-            table.grad = gradient.to_sparse(1) if kind is TouchedAdamW else gradient
-            optimizer.step()
-
-    (table, optimizer), (other, resumed) = fresh(), fresh()
-    steps(optimizer, table, range(2))
-    other.data.copy_(table.data)
-    resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-    steps(optimizer, table, range(1, 4))
-    steps(resumed, other, range(1, 4))
-    assert torch.equal(table, other)

@@ -14,7 +14,7 @@ from stemrepro.config.scale import Extension, Variant
 from stemrepro.model.transformer import build
 from stemrepro.pipeline.runs import init_from
 from stemrepro.training.module import LanguageModule
-from stemrepro.training.retrofit import text
+from stemrepro.training.retrofit import row_text
 from stemrepro.training.train import train
 from tests.conftest import quiet, retrained
 from tests.training.test_extension import plain_steps
@@ -107,7 +107,7 @@ def test_a_retrofit_equals_a_plain_loop_through_both_stages(parent, catalog, tin
     before = adamw(dense)
     plain_steps(parent, dense, before)
     stem = build(child.model, child.seed)
-    blocks, old = LanguageModule(replace(parent, init_from=None)).blocks, dict(dense.named_parameters())
+    blocks, old = LanguageModule(replace(parent, init_from=None)).text, dict(dense.named_parameters())
     optimizer = adamw(stem)
     with torch.no_grad():
         for name, parameter in stem.named_parameters():
@@ -138,8 +138,8 @@ def test_dense_goes_on_with_the_text_that_follows(parent, catalog, tiny):
 @pytest.mark.parametrize("row_tokens", [32, 96, ROW_TOKENS])
 def test_the_text_is_the_first_that_the_dense_run_read(parent, catalog, tiny, row_tokens):
     child = second(parent, catalog, tiny, "stem-full", "mean-row", row_tokens)
-    blocks = LanguageModule(replace(parent, init_from=None)).blocks
-    tokens = torch.cat(list(text(child, blocks)))
+    blocks = LanguageModule(replace(parent, init_from=None)).text
+    tokens = torch.cat(list(row_text(child, blocks)))
     assert torch.equal(tokens, blocks.batch(0, 0, row_tokens // 32)[:, :-1])
 
 

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from stemrepro.common.errors import UserError
+from stemrepro.model.block import context_of
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.transformer import Decoder, build, rotary_angles
+from stemrepro.model.transformer import Decoder, build
 from stemrepro.training.retrofit_rows import read_means, retrofitted
 
 SHAPE = {"vocab": 23, "width": 16, "layers": 4, "heads": 2, "kv_heads": 1, "ffn_width": 20}
@@ -37,12 +38,12 @@ def loaded(state):
 @torch.no_grad()
 def inputs_of(model, layer, tokens):
     """What a layer's network reads of one sequence, the blocks written out."""
-    cos, sin = rotary_angles(len(tokens), 8, 10000.0, torch.device("cpu"))
-    x = embedded = model.embedding(tokens[None])
+    x = model.embedding(tokens[None])
+    context = context_of(model.config, tokens[None], x)
     for block in model.blocks[:layer]:
-        x = block(x, embedded, tokens[None], cos, sin, None)
+        x = block(x, context)
     block = model.blocks[layer]
-    x = x + block.attention(block.attention_norm(x), tokens[None], cos, sin, None)
+    x = x + block.attention(block.attention_norm(x), context)
     scale = (x.double().square().mean(dim=-1, keepdim=True) + 1e-5).rsqrt()
     return (x.double() * scale * block.ffn_norm.weight.double())[0]
 

@@ -43,8 +43,10 @@ def test_its_state_lies_where_the_table_does():
     """A count of steps on the CPU could not be indexed by rows on a GPU."""
     result = new_moments(torch.empty(9, 4, device="meta"))
     assert {name: (tuple(value.shape), value.device.type) for name, value in result.items()} == {
-        "step": ((9,), "meta"), "exp_avg": ((9, 4), "meta"), "exp_avg_sq": ((9, 4), "meta"),
-    }  # fmt: skip
+        "step": ((9,), "meta"),
+        "exp_avg": ((9, 4), "meta"),
+        "exp_avg_sq": ((9, 4), "meta"),
+    }
 
 
 def doubled(start, batches, limit, sparse):

@@ -20,11 +20,12 @@ from stemrepro.model.transformer import build
 from stemrepro.pipeline.runs import with_prefixes
 from stemrepro.training import callbacks
 from stemrepro.training import run as runs
+from stemrepro.training.batches import Batches, epochs
 from stemrepro.training.compiling import compiled, compiler_works
-from stemrepro.training.module import Batches, LanguageModule
+from stemrepro.training.module import LanguageModule
 from stemrepro.training.optimizers import Chain
 from stemrepro.training.schedule import schedule_factor
-from stemrepro.training.train import epochs, train
+from stemrepro.training.train import train
 from tests.conftest import quiet, retrained, written
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_losses.json").read_text())
@@ -62,7 +63,7 @@ def test_a_run_equals_a_plain_training_loop(make_run):
     run = make_run("stem-half", table_rate_factor=2.0, table_decay_factor=0.5)
     train(run, quiet)
     model, training = build(run.model, 0), run.training
-    blocks = LanguageModule(run).blocks
+    blocks = LanguageModule(run).text
     tables = [p for n, p in model.named_parameters() if "table" in n]
     backbone = [p for n, p in model.named_parameters() if "table" not in n]
     groups = [{"params": backbone, "weight_decay": 0.1}, {"params": tables, "weight_decay": 0.05}]
@@ -86,7 +87,7 @@ def test_a_run_equals_a_plain_training_loop(make_run):
         torch.testing.assert_close(weight, model.state_dict()[name], atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("arm", "stop"), [("stem-full", 7), ("stem-rowwise", 10)])
+@pytest.mark.parametrize(("arm", "stop"), [("stem-full", 7), ("stem-rowwise", 10), ("stem-touched", 7)])
 def test_resume_is_bit_exact(make_run, tmp_path, arm, stop, report_every_step):
     """Killed at and after checkpoints (steps 5 and 10): weights, metrics rows, snapshots and the checkpoint for
     later runs are those of an uninterrupted run."""
@@ -162,7 +163,7 @@ def compiler(compiled_code, monkeypatch):
 @pytest.fixture
 def captured(monkeypatch):
     """The counters of a compiler that captures graphs, and makes no C++ of them, which takes seconds."""
-    monkeypatch.setattr("stemrepro.training.train.compiler_works", lambda _: True)
+    monkeypatch.setattr("stemrepro.training.compiling.compiler_works", lambda _: True)
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
     compiled.cache_clear()
     torch._dynamo.reset()
@@ -226,7 +227,7 @@ def test_without_a_compiler_a_run_is_eager_says_so_and_records_it(make_run, monk
     train(run, quiet)
     expected = rows(run)
     run = retrained(run, "compiled", compile=True)
-    monkeypatch.setattr("stemrepro.training.train.compiler_works", lambda _: False)
+    monkeypatch.setattr("stemrepro.training.compiling.compiler_works", lambda _: False)
     train(run, quiet)
     assert "no working compiler" in capfd.readouterr().err
     assert rows(run) == expected
@@ -248,7 +249,7 @@ def test_arms_see_the_same_batches(make_run):
     first = [iter(LanguageModule(make_run(arm, seed=2)).train_dataloader()) for arm in ("dense", "token-only")]
     for _ in range(3):
         assert next(first[0]).equal(next(first[1]))
-    blocks = LanguageModule(make_run("dense")).blocks
+    blocks = LanguageModule(make_run("dense")).text
     assert next(iter(Batches(blocks, 0, 2, 7))).equal(blocks.batch(0, 7, 2))
 
 
@@ -284,7 +285,7 @@ def test_settings_are_readable_while_a_run_is_replaced(make_run, monkeypatch):
             seen.append(yaml.safe_load(path.read_text()) == run.config and not run.weights.exists())
         return atomic_write(path, *what)
 
-    monkeypatch.setattr("stemrepro.training.train.atomic_write", watched)
+    monkeypatch.setattr("stemrepro.training.folder.atomic_write", watched)
     train(other, quiet, replace=True)
     assert seen == [True]
     assert yaml.safe_load((other.folder / "config.yaml").read_text()) == other.config != run.config
@@ -457,7 +458,7 @@ def test_a_run_inside_a_slurm_job_is_as_anywhere(make_run, monkeypatch, tmp_path
 
 def test_a_run_of_more_than_four_passes_is_refused(make_run):
     run = make_run("dense")
-    blocks = LanguageModule(run).blocks
+    blocks = LanguageModule(run).text
     available = blocks.count * blocks.length
     step = run.training.batch * run.training.sequence
     at_most, more = 4 * available // step * step, (4 * available // step + 1) * step

@@ -16,7 +16,8 @@ import torch
 from stemrepro.common.files import write_json
 from stemrepro.measures.catalog import load
 from stemrepro.training import module
-from stemrepro.training.train import empty, train
+from stemrepro.training.folder import empty
+from stemrepro.training.train import train
 from tests.conftest import ROOT, quiet
 from tests.training.test_train import rows
 

@@ -3,5 +3,5 @@
 Each class has its equation. All have the same signature:
 `forward(x [batch, seq, width], tokens [batch, seq]) -> [batch, seq, width]`.
 W are matrices. U is a table [vocab, ffn_width] of which a token's row is read.
-stemrepro.model.specs lists the networks.
+`@ffn(name)` of the base registers a class; recipes/arms.yaml makes an arm of it.
 """

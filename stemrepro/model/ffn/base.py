@@ -2,19 +2,22 @@
 
 import importlib
 import importlib.util
+import pkgutil
 import sys
 from collections.abc import Callable
 from functools import cache
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stemrepro.common.errors import UserError
-from stemrepro.model.ffn.naming import module_of
+from stemrepro.common.errors import UserError, unknown
+from stemrepro.model.names import OWN_FILE, module_of, own_file
 
 Places = tuple[Tensor, Tensor]
 """Rows of a batch [n] and positions in them [n]."""
+Need = Literal["rank", "experts", "slots"]
+Growth = Literal["", "ffn_width", "experts"]
 
 
 def matrix(inputs: int, outputs: int) -> nn.Linear:
@@ -28,17 +31,27 @@ class FFN(nn.Module):
     Each method is a task of a network other than its forward pass, with a default that does nothing.
 
     Attributes:
+        needs: fields of ModelConfig that it needs (set by `ffn`, as the next two).
+        grows_by: the field by which an arm is matched in size to another, or "".
+        fewest: experts that a token must use, or its router learns nothing.
         load_balancing_loss: load-balancing loss of the last forward pass, 1 when even; None without a learned router.
         load_balancing_weight: what training multiplies it by before it is added to the loss; Switch Transformers' 0.01.
         reads_embedding: x is the token's input embedding under the block's norm, not the residual stream.
+        rows_per_token: rows of its table that a token reads.
+        in_no_product: parameters of several dimensions that nothing is multiplied by, as "ffn.biases".
         starts: initial values of parameters that are not drawn, by name.
         row_address: what chooses a table's row. "token"; "pair": the token and the one before it; "router": the token
             and x; "order": the token, in an order that is drawn anew at every training step.
     """
 
+    needs: ClassVar[tuple[Need, ...]] = ()
+    grows_by: ClassVar[Growth] = ""
+    fewest: ClassVar[int] = 1
     load_balancing_loss: Tensor | None = None
     load_balancing_weight: float = 0.01
     reads_embedding = False
+    rows_per_token = 1
+    in_no_product: ClassVar[tuple[str, ...]] = ()
     starts: ClassVar[dict[str, float]] = {}
     row_address: Literal["token", "pair", "router", "order"] = "token"
 
@@ -61,41 +74,70 @@ class FFN(nn.Module):
         return None if gate is None else F.silu(gate(x[places]))
 
 
+Network = TypeVar("Network", bound=FFN)
+_REGISTERED: dict[str, type[FFN]] = {}
+
+
+def ffn(
+    name: str, needs: tuple[Need, ...] = (), grows_by: Growth = "", fewest: int = 1
+) -> Callable[[type[Network]], type[Network]]:
+    """Register a class under the name that recipes/arms.yaml uses; its file has that name, with _ for -."""
+
+    def register(network: type[Network]) -> type[Network]:
+        network.needs, network.grows_by, network.fewest = needs, grows_by, fewest
+        _REGISTERED[name] = network
+        return network
+
+    return register
+
+
+@cache
+def ffns() -> dict[str, type[FFN]]:
+    """Return all networks of the package by name."""
+    for module in pkgutil.iter_modules(sys.modules[__package__].__path__, f"{__package__}."):
+        importlib.import_module(module.name)
+    return dict(_REGISTERED)  # a user's file can't replace one
+
+
 @cache
 def ffn_class(name: str) -> type[FFN]:
-    """Return the class of a network: the one that its module defines, or the named one of a file outside the package.
+    """Return the class of a network; "my/silu.py:SiluRows" names one of a file outside the package.
 
     Raises:
-        UserError: the file can't be imported or has no such class.
+        UserError: the name is unknown, or the file can't be imported or has no such class.
     """
-    place = module_of(name)
-    if isinstance(place, str):
-        module = importlib.import_module(place)
-        classes = [value for value in vars(module).values() if isinstance(value, type) and value.__module__ == place]
-        [network] = [value for value in classes if issubclass(value, FFN)]  # a file has one network
-        return network
-    loading = importlib.util.spec_from_file_location(f"own_ffn_{'_'.join(place.with_suffix('').parts)}", place)
-    assert loading is not None, f"{place} is no .py file"
-    assert loading.loader is not None, f"{place} is no .py file"
-    module = importlib.util.module_from_spec(loading)
+    if OWN_FILE.fullmatch(name):
+        return _own_class(name)
+    if name not in ffns():
+        raise unknown("ffn", name, ffns(), "stemrepro/model/ffn")
+    return ffns()[name]
+
+
+def _own_class(name: str) -> type[FFN]:
+    module_of(name)
+    file = own_file(name)
+    found = importlib.util.spec_from_file_location(f"own_ffn_{'_'.join(file.with_suffix('').parts)}", file)
+    assert found is not None, f"{file} is no .py file"
+    assert found.loader is not None, f"{file} is no .py file"
+    module = importlib.util.module_from_spec(found)
     sys.modules[module.__name__] = module  # torch.compile looks up the globals of a method there
     try:
-        loading.loader.exec_module(module)
+        found.loader.exec_module(module)
     except Exception as error:
         del sys.modules[module.__name__]
-        raise UserError(f"{place} can't be imported: {type(error).__name__}: {error}") from error
+        raise UserError(f"{file} can't be imported: {type(error).__name__}: {error}") from error
     wanted = name.partition(":")[2]
-    value = getattr(module, wanted, None)
-    if not (isinstance(value, type) and issubclass(value, FFN)):
-        raise UserError(f"{place} has no class '{wanted}' that is an FFN (stemrepro.model.ffn.base)")
-    return value
+    network = getattr(module, wanted, None)
+    if not (isinstance(network, type) and issubclass(network, FFN)):
+        raise UserError(f"{file} has no class '{wanted}' that is an FFN (stemrepro.model.ffn.base)")
+    return network
 
 
 def is_table(parameter_name: str) -> bool:
     """Tell whether a parameter's name is that of a token-indexed table."""
     return parameter_name.endswith(
         ("ffn.table.weight", "attention.table.weight", "pairs.table.weight")
-    ) or parameter_name.startswith(("memory.table.", "memory.tables."))
+    ) or parameter_name.startswith("memory.tables.")
 
 
 def table_parameters(model: nn.Module) -> dict[str, nn.Parameter]:

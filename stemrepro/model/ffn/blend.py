@@ -5,9 +5,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stemrepro.model.config import ModelConfig
+from stemrepro.model.ffn.base import ffn
 from stemrepro.model.ffn.dense import SwiGLU
 
 
+@ffn("blend")
 class Blend(SwiGLU):
     """The authors' later code: a learnt mix, y = W_d (SiLU(W_g x) * (s(a) W_u x + (1 - s(a)) U[token])).
 

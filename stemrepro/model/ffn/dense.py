@@ -4,9 +4,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.base import FFN, Places, matrix
+from stemrepro.model.ffn.base import FFN, Places, ffn, matrix
 
 
+@ffn("dense", grows_by="ffn_width")
 class SwiGLU(FFN):
     """Dense FFN: y = W_d (SiLU(W_g x) * W_u x)."""
 

@@ -3,9 +3,10 @@
 from torch import Tensor, nn
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.base import FFN
+from stemrepro.model.ffn.base import FFN, ffn
 
 
+@ffn("down-replaced")
 class DownReplaced(FFN):
     """Argued away by the paper, never run: a row [width] stands where the down-projection's output was, y = U[token].
 

@@ -4,9 +4,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.base import FFN, Places, matrix
+from stemrepro.model.ffn.base import FFN, Places, ffn, matrix
 
 
+@ffn("gate-replaced")
 class GateReplaced(FFN):
     """Dropped by the paper (Table 3): the row stands in the gate's place, y = W_d (SiLU(U[token]) * W_u x)."""
 

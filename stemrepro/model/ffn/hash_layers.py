@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.base import FFN
+from stemrepro.model.ffn.base import FFN, ffn
 from stemrepro.model.ffn.experts import Experts
 
 
@@ -25,6 +25,7 @@ def balanced(counts: Tensor, experts: int) -> Tensor:
     return found
 
 
+@ffn("hash-layers", needs=("experts",), grows_by="experts")
 class HashLayers(FFN):
     """Hash Layers (Roller et al. 2021, arXiv 2106.04426), balanced by frequency: y = FFN_h(token)(x).
 
@@ -44,7 +45,7 @@ class HashLayers(FFN):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.experts, self.number = Experts(config), config.experts
-        self.register_buffer("expert_of", torch.arange(config.vocab) % config.experts)
+        self.register_buffer("expert_of", torch.arange(config.vocab, device="cpu") % config.experts)
 
     def start_run(self, frequencies: Callable[[], Tensor]) -> None:
         """Assign tokens to experts by how often the text has them."""

@@ -4,10 +4,11 @@ import torch
 from torch import Tensor
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.base import FFN
+from stemrepro.model.ffn.base import FFN, ffn
 from stemrepro.model.ffn.experts import Experts
 
 
+@ffn("hash-moe", needs=("experts",), grows_by="experts")
 class HashMoE(FFN):
     """Hash Layers (Roller et al. 2021), simplified: y = FFN_h(token)(x).
 
@@ -20,7 +21,7 @@ class HashMoE(FFN):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.experts = Experts(config)
-        order = torch.randperm(config.vocab, generator=torch.Generator().manual_seed(0))
+        order = torch.randperm(config.vocab, generator=torch.Generator().manual_seed(0), device="cpu")
         self.register_buffer("expert_of", order % config.experts, persistent=False)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.base import matrix
+from stemrepro.model.ffn.base import ffn, matrix
 from stemrepro.model.ffn.dense import SwiGLU
 
 
@@ -22,6 +22,7 @@ def parts(logits: Tensor) -> Tensor:
     return score / score.sum(dim=-1, keepdim=True)
 
 
+@ffn("joint-token-mixture", needs=("slots",))
 class JointTokenMixture(SwiGLU):
     """JTok-M (arXiv 2602.00800, equations 10 to 13): a mixture of a token's rows is added to the update of the stream.
 
@@ -52,7 +53,8 @@ class JointTokenMixture(SwiGLU):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        self.slots, self.top_k, self.share = config.slots, config.top_k, 1 / math.sqrt(2 * config.layers)
+        self.slots, self.share = config.slots, 1 / math.sqrt(2 * config.layers)
+        self.top_k = self.rows_per_token = config.top_k
         self.router = matrix(config.width, config.slots)
         self.table = nn.Embedding(config.vocab * config.slots, config.width)
         self.scale = nn.Parameter(torch.ones(config.width))

@@ -5,9 +5,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stemrepro.model.config import ModelConfig
+from stemrepro.model.ffn.base import ffn
 from stemrepro.model.ffn.dense import SwiGLU
 
 
+@ffn("jtok")
 class JTok(SwiGLU):
     """JTok (arXiv 2602.00800, equations 7 to 9): a row scales the dense FFN's output.
 

@@ -4,10 +4,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.base import matrix
+from stemrepro.model.ffn.base import ffn, matrix
 from stemrepro.model.ffn.dense import SwiGLU
 
 
+@ffn("ple", needs=("rank",))
 class PerLayerEmbedding(SwiGLU):
     """Gemma 3n style: a narrow gated row next to the dense FFN, y = SwiGLU(x) + W_p (GELU(W_n x) * N[token]).
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.base import FFN, matrix
+from stemrepro.model.ffn.base import FFN, ffn, matrix
 from stemrepro.model.ffn.dense import SwiGLU
 from stemrepro.model.ffn.experts import Experts
 
@@ -15,6 +15,7 @@ SPEED = 0.001
 """Step of the bias: the best in arXiv 2408.15664, and DeepSeek-V3's until the last 500B of its tokens."""
 
 
+@ffn("sparse-experts", needs=("experts",), grows_by="experts", fewest=2)
 class SparseExperts(FFN):
     """DeepSeek-V3's mixture: y = FFN_shared(x) + sum over the `top_k` chosen experts of g_e FFN_e(x).
 

@@ -4,9 +4,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.base import FFN, Places, matrix
+from stemrepro.model.ffn.base import FFN, Places, ffn, matrix
 
 
+@ffn("stem")
 class Stem(FFN):
     """STEM (paper, section 3): y = W_d(SiLU(W_g x) * U[token]).
 

@@ -5,13 +5,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.base import Places
+from stemrepro.model.ffn.base import Places, ffn
 from stemrepro.model.ffn.dense import SwiGLU
 
 HALF_LIFE = 40
 """Steps in which the dense share halves. Chosen: a tenth of the laptop's stage, so that it ends at a thousandth."""
 
 
+@ffn("stem-interpolated")
 class StemInterpolated(SwiGLU):
     """From dense to STEM: y = W_d (SiLU(W_g x) * (a W_u x + (1 - a) U[token])), with W_u frozen.
 

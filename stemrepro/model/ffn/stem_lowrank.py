@@ -3,10 +3,11 @@
 from torch import Tensor, nn
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.base import matrix
+from stemrepro.model.ffn.base import ffn, matrix
 from stemrepro.model.ffn.stem import Stem
 
 
+@ffn("stem-lowrank", needs=("rank",))
 class StemLowRank(Stem):
     """STEM with a narrow table: y = W_d (SiLU(W_g x) * W_r N[token]), N [vocab, rank], W_r the same for all tokens."""
 

@@ -3,9 +3,11 @@
 from torch import Tensor, nn
 
 from stemrepro.model.config import ModelConfig
+from stemrepro.model.ffn.base import ffn
 from stemrepro.model.ffn.stem import Stem
 
 
+@ffn("stem-normed")
 class StemNormed(Stem):
     """STEM whose rows are normalised: y = W_d (SiLU(W_g x) * RMSNorm(U[token])).
 

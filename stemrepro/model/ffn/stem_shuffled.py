@@ -6,9 +6,11 @@ import torch
 from torch import Tensor
 
 from stemrepro.model.config import ModelConfig
+from stemrepro.model.ffn.base import ffn
 from stemrepro.model.ffn.stem import Stem
 
 
+@ffn("stem-shuffled")
 class StemShuffled(Stem):
     """Control: STEM whose rows are dealt out to tokens anew at every step, so that a row can't know its token.
 
@@ -20,7 +22,7 @@ class StemShuffled(Stem):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        self.register_buffer("order", torch.arange(config.vocab))
+        self.register_buffer("order", torch.arange(config.vocab, device="cpu"))
 
     def start_step(self, stream: str) -> None:
         """Deal the rows out anew, by the stream's name."""

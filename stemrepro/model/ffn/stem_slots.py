@@ -4,10 +4,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.base import Places, matrix
+from stemrepro.model.ffn.base import Places, ffn, matrix
 from stemrepro.model.ffn.stem import Stem
 
 
+@ffn("stem-slots", needs=("slots",))
 class StemSlots(Stem):
     """Control: y = W_d (SiLU(W_g x) * U[token, a]), a = argmax_i (R x)_i, R [slots, width] random and never trained.
 

@@ -1,8 +1,10 @@
 """A memory of the last token that a network computes."""
 
+from stemrepro.model.ffn.base import ffn
 from stemrepro.model.ffn.dense import SwiGLU
 
 
+@ffn("token-ffn")
 class TokenFFN(SwiGLU):
     """Control: the dense FFN of the token's input embedding, y = W_d (SiLU(W_g e) * W_u e), e = RMSNorm(E0[token]).
 

@@ -3,9 +3,10 @@
 from torch import Tensor, nn
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.base import FFN, Places, matrix
+from stemrepro.model.ffn.base import FFN, Places, ffn, matrix
 
 
+@ffn("token-only")
 class TokenOnly(FFN):
     """Control: y = W_d U[token], a memory of the last token and nothing else."""
 

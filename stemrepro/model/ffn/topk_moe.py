@@ -4,10 +4,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.base import FFN, matrix
+from stemrepro.model.ffn.base import FFN, ffn, matrix
 from stemrepro.model.ffn.experts import Experts
 
 
+@ffn("topk-moe", needs=("experts",), grows_by="experts")
 class TopkMoE(FFN):
     """Learned router (Switch, Shazeer et al.): y = sum over the `top_k` best experts of p_e FFN_e(x).
 

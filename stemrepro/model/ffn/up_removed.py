@@ -4,9 +4,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.base import FFN, matrix
+from stemrepro.model.ffn.base import FFN, ffn, matrix
 
 
+@ffn("up-removed", grows_by="ffn_width")
 class UpRemoved(FFN):
     """Control: STEM without its table, y = W_d SiLU(W_g x).
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
 from stemrepro.model.ffn.base import matrix
-from stemrepro.model.memory.base import Memory
+from stemrepro.model.memory.base import Memory, memory
 from stemrepro.model.memory.ngrams import HEADS, KERNEL, ORDERS, primes_from
 
 DILATION = max(ORDERS)
@@ -19,6 +19,7 @@ FLOOR = 1e-6
 """Least size of a score under the square root, as in the demo."""
 
 
+@memory("engram", needs=("memory_layers", "memory_rows", "rank"))
 class Engram(Memory):
     """Engram: hashed n-grams, gated by the stream, before the attention of some layers (arXiv 2601.07372, section 2).
 
@@ -47,27 +48,30 @@ class Engram(Memory):
 
     starts: ClassVar[dict[str, float]] = {"kernels": 0.0}
     looks_back = True
+    rows_per_token = len(ORDERS) * HEADS
     sizes: Tensor
     offsets: Tensor
     factors: Tensor
 
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
+        super().__init__()
         width, places, heads = config.width, len(config.memory_layers), len(ORDERS) * HEADS
         primes = primes_from(config.memory_rows, places * heads)
         sizes = [primes[place * heads : (place + 1) * heads] for place in range(places)]
         offsets = [[sum(own[:head]) for head in range(heads)] for own in sizes]
         most = np.iinfo(np.int64).max // config.vocab // 2
-        drawn = [np.random.default_rng(10007 * layer).integers(most, size=max(ORDERS)) for layer in self.layers]
+        drawn = [
+            np.random.default_rng(10007 * layer).integers(most, size=max(ORDERS)) for layer in config.memory_layers
+        ]
         self.register_buffer("sizes", torch.tensor(sizes).view(places, len(ORDERS), HEADS), persistent=False)
         self.register_buffer("offsets", torch.tensor(offsets), persistent=False)
         self.register_buffer("factors", torch.tensor([(2 * own + 1).tolist() for own in drawn]), persistent=False)
         self.tables = nn.ModuleList(nn.Embedding(sum(own), config.rank) for own in sizes)
-        self.key_maps = nn.ModuleList(matrix(heads * config.rank, width) for _ in self.layers)
-        self.value_maps = nn.ModuleList(matrix(heads * config.rank, width) for _ in self.layers)
-        self.key_norms = nn.ModuleList(nn.RMSNorm(width, config.norm_eps) for _ in self.layers)
-        self.query_norms = nn.ModuleList(nn.RMSNorm(width, config.norm_eps) for _ in self.layers)
-        self.value_norms = nn.ModuleList(nn.RMSNorm(width, config.norm_eps) for _ in self.layers)
+        self.key_maps = nn.ModuleList(matrix(heads * config.rank, width) for _ in range(places))
+        self.value_maps = nn.ModuleList(matrix(heads * config.rank, width) for _ in range(places))
+        self.key_norms = nn.ModuleList(nn.RMSNorm(width, config.norm_eps) for _ in range(places))
+        self.query_norms = nn.ModuleList(nn.RMSNorm(width, config.norm_eps) for _ in range(places))
+        self.value_norms = nn.ModuleList(nn.RMSNorm(width, config.norm_eps) for _ in range(places))
         self.kernels = nn.Parameter(torch.empty(places, width, 1, KERNEL))
 
     def addresses(self, place: int, tokens: Tensor) -> Tensor:
@@ -87,11 +91,8 @@ class Engram(Memory):
         mixed = F.conv1d(padded, self.kernels[place], dilation=DILATION, groups=normed.shape[1])
         return F.silu(mixed).transpose(1, 2)
 
-    def before(self, layer: int, x: Tensor, tokens: Tensor) -> Tensor:
-        """Return x + y in the memory's layers: x [B, T, D], tokens [B, T] -> [B, T, D]."""
-        if layer not in self.layers:
-            return x
-        place = self.layers.index(layer)
+    def before(self, place: int, x: Tensor, tokens: Tensor) -> Tensor:
+        """Return x + y: x [B, T, D], tokens [B, T] -> [B, T, D]."""
         rows = self.tables[place](self.addresses(place, tokens)).flatten(2)
         key, query = self.key_norms[place](self.key_maps[place](rows)), self.query_norms[place](x)
         score = (key * query).sum(dim=-1, keepdim=True) / math.sqrt(x.shape[-1])

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.base import matrix
 from stemrepro.model.ffn.joint_token_mixture import parts
-from stemrepro.model.memory.base import Memory
+from stemrepro.model.memory.base import Memory, memory
 
 
+@memory("mome", needs=("memory_layers", "slots"))
 class MixtureOfMemoryEmbeddings(Memory):
     """MoME: some of a token's rows, chosen by the stream, are added to the values (arXiv 2609.15126, section 3).
 
@@ -37,23 +38,21 @@ class MixtureOfMemoryEmbeddings(Memory):
     matrices and tables; where a table's size decides, it is that of all slots.
     """
 
+    in_no_product = ("memory.slot_biases", "memory.gate_biases")
     starts: ClassVar[dict[str, float]] = {"slot_biases": 0.0, "gates": 0.0, "gate_biases": 0.0}
 
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
+        super().__init__()
         places, heads = len(config.memory_layers), config.kv_heads
-        self.slots, self.top_k = config.slots, config.top_k
-        self.tables = nn.ModuleList(nn.Embedding(config.vocab * config.slots, config.head_width) for _ in self.layers)
-        self.routers = nn.ModuleList(matrix(config.width, heads * config.slots) for _ in self.layers)
+        self.slots, self.top_k, self.rows_per_token = config.slots, config.top_k, config.top_k * heads
+        self.tables = nn.ModuleList(nn.Embedding(config.vocab * self.slots, config.head_width) for _ in range(places))
+        self.routers = nn.ModuleList(matrix(config.width, heads * self.slots) for _ in range(places))
         self.slot_biases = nn.Parameter(torch.empty(places, heads, config.slots))
         self.gates = nn.Parameter(torch.empty(places, heads, config.width))
         self.gate_biases = nn.Parameter(torch.empty(places, heads, 1))
 
-    def values(self, layer: int, values: Tensor, x: Tensor, tokens: Tensor) -> Tensor:
-        """Return v in the memory's layers: W_v x [B, T, G], x [B, T, D], tokens [B, T] -> [B, T, G]."""
-        if layer not in self.layers:
-            return values
-        place = self.layers.index(layer)
+    def values(self, place: int, values: Tensor, x: Tensor, tokens: Tensor) -> Tensor:
+        """Return v: W_v x [B, T, G], x [B, T, D], tokens [B, T] -> [B, T, G]."""
         biases = self.slot_biases[place]
         logits = self.routers[place](x).unflatten(-1, biases.shape) + biases
         best, slot = logits.topk(self.top_k, dim=-1)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
 from stemrepro.model.ffn.base import matrix
-from stemrepro.model.memory.base import Memory
+from stemrepro.model.memory.base import Memory, memory
 
 ORDERS = (2, 3)
 """Lengths of the n-grams: the paper's default goes up to 3."""
@@ -39,6 +39,7 @@ def ngram_rows(tokens: Tensor, order: int, vocab: int, rows: int) -> Tensor:
     return found
 
 
+@memory("over-encoding", needs=("memory_rows",))
 class OverEncoding(Memory):
     """Over-encoding (arXiv 2501.16975, section 3.2): e_t = E[x_t] + sum over n = 2, 3 and k tables of W_i E_i[h_i].
 
@@ -58,7 +59,7 @@ class OverEncoding(Memory):
     looks_back = True
 
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
+        super().__init__()
         self.vocab, number = config.vocab, SLICES * len(ORDERS)
         width = -(-config.width // number)
         self.sizes = [config.memory_rows + 2 * i + 1 for i in range(number)]

@@ -5,9 +5,10 @@ from torch import Tensor, nn
 
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.base import matrix
-from stemrepro.model.memory.base import Memory
+from stemrepro.model.memory.base import Memory, memory
 
 
+@memory("per-layer-embeddings", needs=("rank", "memory_layers"))
 class PerLayerEmbeddings(Memory):
     """Gemma 3n's per-layer embeddings: after layer l, x + RMSNorm_l(W_o^l (GELU(W_g^l x) * p_l)).
 
@@ -25,7 +26,7 @@ class PerLayerEmbeddings(Memory):
     """
 
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
+        super().__init__()
         width, rank, layers = config.width, config.rank, len(config.memory_layers)
         self.rank = rank
         self.tables = nn.ModuleList(nn.Embedding(config.vocab, rank) for _ in range(layers))
@@ -40,10 +41,7 @@ class PerLayerEmbeddings(Memory):
         rows = self.rank**0.5 * self.tables[place](tokens)
         return (rows + self.projection_norm(self.projections[place](embedded))) * 0.5**0.5
 
-    def after(self, layer: int, x: Tensor, embedded: Tensor, tokens: Tensor) -> Tensor:
-        """Return x with the layer's row added in `memory_layers`, elsewhere x: x and embeddings [B, T, D] -> same."""
-        if layer not in self.layers:
-            return x
-        place = self.layers.index(layer)
+    def after(self, place: int, x: Tensor, embedded: Tensor, tokens: Tensor) -> Tensor:
+        """Return x with the layer's row added: x and embeddings [B, T, D], tokens [B, T] -> [B, T, D]."""
         gate = F.gelu(self.gates[place](x), approximate="tanh")
         return x + self.out_norms[place](self.outs[place](gate * self.layer_input(place, embedded, tokens)))

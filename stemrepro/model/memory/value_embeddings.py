@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.memory.base import Memory
+from stemrepro.model.memory.base import Memory, memory
 
 
+@memory("value-embeddings", needs=("memory_layers",))
 class ValueEmbeddings(Memory):
     """Value embeddings of modded-nanogpt (from December 2024): v = a W_v x + b U[token], U [vocab, G].
 
@@ -19,18 +20,16 @@ class ValueEmbeddings(Memory):
     """
 
     starts: ClassVar[dict[str, float]] = {"factors": 0.5}
+    in_no_product = ("memory.factors",)
+    rows_per_token = 2
 
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        self.first = len(config.memory_layers) // 2
+        super().__init__()
         width = config.kv_heads * config.head_width
-        self.tables = nn.ModuleList(nn.Embedding(config.vocab, width) for _ in range(self.first))
+        self.tables = nn.ModuleList(nn.Embedding(config.vocab, width) for _ in range(len(config.memory_layers) // 2))
         self.factors = nn.Parameter(torch.empty(len(config.memory_layers), 2))
 
-    def values(self, layer: int, values: Tensor, x: Tensor, tokens: Tensor) -> Tensor:
-        """Return a W_v x + b U[token] in the first and the last layers, elsewhere W_v x."""
-        if layer not in self.layers:
-            return values
-        place = self.layers.index(layer)
+    def values(self, place: int, values: Tensor, x: Tensor, tokens: Tensor) -> Tensor:
+        """Return a W_v x + b U[token]: W_v x [B, T, G], tokens [B, T] -> [B, T, G]."""
         a, b = self.factors[place]
-        return a * values + b * self.tables[place % self.first](tokens)
+        return a * values + b * self.tables[place % len(self.tables)](tokens)

@@ -67,7 +67,7 @@ def run(make_run):
 
 def test_a_run_balances_by_its_own_text_and_the_model_that_is_scored_has_the_same_assignment(run):
     train(run, quiet)
-    counts = LanguageModule(run).blocks.frequencies(run.model.vocab)
+    counts = LanguageModule(run).text.frequencies(run.model.vocab)
     expected = by_hand(counts.tolist(), run.model.experts)
     saved = load_file(run.weights)
     names = [name for name in saved if name.endswith("expert_of")]

@@ -11,9 +11,17 @@ from stemrepro.model.ffn.dense import SwiGLU
 from stemrepro.model.ffn.joint_token_mixture import JointTokenMixture
 
 CONFIG = ModelConfig(
-    vocab=11, width=8, layers=6, heads=2, kv_heads=1, ffn_width=10, slots=5, top_k=2, ffn="joint-token-mixture",
+    vocab=11,
+    width=8,
+    layers=6,
+    heads=2,
+    kv_heads=1,
+    ffn_width=10,
+    slots=5,
+    top_k=2,
+    ffn="joint-token-mixture",
     replaced_layers=(1, 4),
-)  # fmt: skip
+)
 TOKENS = torch.tensor([[1, 3, 3, 0, 10], [2, 1, 4, 3, 7]])
 
 

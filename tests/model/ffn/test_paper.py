@@ -1,4 +1,4 @@
-"""STEM's FFN against a plain loop, against the dense FFN it replaces, and its gradients."""
+"""The paper's other networks against plain loops; tests/model/test_official.py has STEM's and the dense one's."""
 
 import math
 
@@ -7,7 +7,6 @@ import torch
 
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.blend import Blend
-from stemrepro.model.ffn.dense import SwiGLU
 from stemrepro.model.ffn.down_replaced import DownReplaced
 from stemrepro.model.ffn.gate_replaced import GateReplaced
 from stemrepro.model.ffn.stem import Stem
@@ -58,7 +57,6 @@ MIDDLES = {
         silu(g @ x) * (float(w @ x) + math.exp(-float(f.mix)) * float(u)) / (1 + math.exp(-float(f.mix)))
         for g, w, u in zip(f.gate.weight, f.up.weight, f.table.weight[t], strict=True)
     ],
-    SwiGLU: lambda f, x, t: [silu(g @ x) * float(w @ x) for g, w in zip(f.gate.weight, f.up.weight, strict=True)],
 }
 
 

@@ -17,9 +17,17 @@ from tests.model.ffn.test_paper import silu
 from tests.training.test_train import report_every_step, train_until  # noqa: F401, a fixture
 
 CONFIG = ModelConfig(
-    vocab=23, width=8, layers=2, heads=2, kv_heads=1, ffn_width=11, experts=4, top_k=2, ffn="sparse-experts",
+    vocab=23,
+    width=8,
+    layers=2,
+    heads=2,
+    kv_heads=1,
+    ffn_width=11,
+    experts=4,
+    top_k=2,
+    ffn="sparse-experts",
     replaced_layers=(1,),
-)  # fmt: skip
+)
 
 
 @pytest.fixture

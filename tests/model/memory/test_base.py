@@ -9,14 +9,23 @@ from stemrepro.common.errors import UserError
 from stemrepro.model.config import ModelConfig, layers_of
 from stemrepro.model.cost import flops_per_token, parameter_counts, row_elements
 from stemrepro.model.ffn.base import table_parameters
-from stemrepro.model.memory.base import Memory, memory_class, memory_module
-from stemrepro.model.specs import MEMORIES, check
+from stemrepro.model.memory.base import memories
+from stemrepro.model.memory.blocks import MemoryBlock
+from stemrepro.model.needs import check
 from stemrepro.model.transformer import Decoder, build
 
 SHAPE = {
-    "vocab": 97, "width": 24, "layers": 8, "heads": 4, "kv_heads": 2, "ffn_width": 40,
-    "rank": 6, "slots": 4, "top_k": 2, "memory_rows": 53,
-}  # fmt: skip
+    "vocab": 97,
+    "width": 24,
+    "layers": 8,
+    "heads": 4,
+    "kv_heads": 2,
+    "ffn_width": 40,
+    "rank": 6,
+    "slots": 4,
+    "top_k": 2,
+    "memory_rows": 53,
+}
 
 
 def config(name: str) -> ModelConfig:
@@ -24,14 +33,8 @@ def config(name: str) -> ModelConfig:
     return ModelConfig(**SHAPE, memory=name, memory_layers=places)
 
 
-@pytest.mark.parametrize("name", MEMORIES)
-def test_every_entry_has_a_class_in_a_file_of_its_name(name):
-    assert issubclass(memory_class(name), Memory)
-    assert memory_class(name).__module__ == memory_module(name)
-
-
-@pytest.mark.parametrize("name", MEMORIES)
-def test_closed_forms_equal_the_tensors_and_torchs_counter(name):
+@pytest.mark.parametrize("name", memories())
+def test_counts_equal_the_tensors_and_torchs_counter(name):
     model = Decoder(config(name))
     counts = parameter_counts(model.config)
     assert counts["total"] == sum(parameter.numel() for parameter in model.parameters())
@@ -41,7 +44,7 @@ def test_closed_forms_equal_the_tensors_and_torchs_counter(name):
     assert counter.get_total_flops() == 2 * 16 * flops_per_token(model.config, 16)
 
 
-@pytest.mark.parametrize("name", MEMORIES)
+@pytest.mark.parametrize("name", memories())
 def test_a_token_reads_as_many_elements_as_counted(name):
     model, read = Decoder(config(name)), 0
 
@@ -56,7 +59,16 @@ def test_a_token_reads_as_many_elements_as_counted(name):
     assert read == 10 * row_elements(model.config)
 
 
-@pytest.mark.parametrize("name", MEMORIES)
+@pytest.mark.parametrize("name", memories())
+def test_the_layers_of_a_memory_are_its_places_in_their_order(name):
+    shape = config(name)
+    blocks = {layer: block for layer, block in enumerate(Decoder(shape).blocks) if isinstance(block, MemoryBlock)}
+    assert tuple(blocks) == shape.memory_layers
+    places = [(block.place, block.attention.place) for block in blocks.values()]
+    assert places == [(place, place) for place in range(len(places))]
+
+
+@pytest.mark.parametrize("name", memories())
 def test_all_that_it_has_is_trained(name):
     model = build(config(name), seed=0)
     for parameter in model.memory.parameters():
@@ -66,7 +78,7 @@ def test_all_that_it_has_is_trained(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "field"), [(name, field) for name, entry in MEMORIES.items() for field in entry.needs]
+    ("name", "field"), [(name, field) for name, entry in memories().items() for field in entry.needs]
 )
 def test_a_missing_field_is_named(name, field):
     fields = SHAPE | {"memory": name, "memory_layers": (1,), field: () if field == "memory_layers" else 0}

@@ -10,9 +10,17 @@ from stemrepro.model.config import ModelConfig
 from stemrepro.model.memory.engram import Engram
 
 CONFIG = ModelConfig(
-    vocab=11, width=8, layers=4, heads=2, kv_heads=1, ffn_width=10, rank=3, memory="engram", memory_layers=(1, 3),
+    vocab=11,
+    width=8,
+    layers=4,
+    heads=2,
+    kv_heads=1,
+    ffn_width=10,
+    rank=3,
+    memory="engram",
+    memory_layers=(1, 3),
     memory_rows=30,
-)  # fmt: skip
+)
 PRIMES = [
     [31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101],
     [103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181],
@@ -72,7 +80,7 @@ def gated(memory, place, x, sequence, layer):
 @torch.no_grad()
 def test_the_stream_gets_the_demos_output(memory, layer, place):
     x = torch.randn(2, 12, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
-    got = memory.before(layer, x, TOKENS)
+    got = memory.before(place, x, TOKENS)
     for s in range(2):
         values = gated(memory, place, x[s], TOKENS[s].tolist(), layer)
         normed = [rms(v, memory.value_norms[place].weight) for v in values]
@@ -86,5 +94,5 @@ def test_the_stream_gets_the_demos_output(memory, layer, place):
 
 def test_scores_near_zero_keep_their_sign_and_have_a_gradient(memory):
     x = torch.full((1, 2, 8), 1e-12, dtype=torch.float64, requires_grad=True)
-    memory.before(1, x, TOKENS[:1, :2]).sum().backward()
+    memory.before(0, x, TOKENS[:1, :2]).sum().backward()
     assert x.grad.isfinite().all()

@@ -10,9 +10,17 @@ from stemrepro.model.config import ModelConfig
 from stemrepro.model.memory.mome import MixtureOfMemoryEmbeddings
 
 CONFIG = ModelConfig(
-    vocab=11, width=12, layers=4, heads=6, kv_heads=3, ffn_width=10, slots=5, top_k=2, memory="mome",
+    vocab=11,
+    width=12,
+    layers=4,
+    heads=6,
+    kv_heads=3,
+    ffn_width=10,
+    slots=5,
+    top_k=2,
+    memory="mome",
     memory_layers=(1, 3),
-)  # fmt: skip
+)
 TOKENS = torch.tensor([[1, 3, 3, 0, 10], [2, 1, 4, 3, 7]])
 
 
@@ -32,13 +40,13 @@ def sigmoid(a):
 
 
 @pytest.mark.parametrize("top_k", [1, 2, 3])
-@pytest.mark.parametrize(("layer", "place"), [(1, 0), (3, 1)])
+@pytest.mark.parametrize("place", [0, 1])
 @torch.no_grad()
-def test_values_get_the_papers_mixture(top_k, layer, place):
+def test_values_get_the_papers_mixture(top_k, place):
     memory, generator = drawn(top_k), torch.Generator().manual_seed(5)
     x = torch.randn(2, 5, 12, dtype=torch.float64, generator=generator)
     values = torch.randn(2, 5, 6, dtype=torch.float64, generator=generator)
-    got, choices = memory.values(layer, values, x, TOKENS), set()
+    got, choices = memory.values(place, values, x, TOKENS), set()
     router, table = memory.routers[place].weight, memory.tables[place].weight
     for s in range(2):
         for t in range(5):

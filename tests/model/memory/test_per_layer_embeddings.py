@@ -9,9 +9,16 @@ from stemrepro.model.config import ModelConfig
 from stemrepro.model.memory.per_layer_embeddings import PerLayerEmbeddings
 
 CONFIG = ModelConfig(
-    vocab=11, width=8, layers=4, heads=2, kv_heads=1, ffn_width=10, rank=3, memory="per-layer-embeddings",
+    vocab=11,
+    width=8,
+    layers=4,
+    heads=2,
+    kv_heads=1,
+    ffn_width=10,
+    rank=3,
+    memory="per-layer-embeddings",
     memory_layers=(1, 3),
-)  # fmt: skip
+)
 
 
 def gelu(v):
@@ -29,8 +36,8 @@ def times(matrix, vector):
     return [sum(w * v for w, v in zip(row, vector, strict=True)) for row in matrix]
 
 
-@pytest.mark.parametrize(("layer", "place"), [(1, 0), (3, 1)])
-def test_a_layers_row_equals_a_plain_loop(layer, place):
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_layers_row_equals_a_plain_loop(place):
     torch.manual_seed(0)
     memory = PerLayerEmbeddings(CONFIG).double()
     for parameter in memory.parameters():
@@ -38,7 +45,7 @@ def test_a_layers_row_equals_a_plain_loop(layer, place):
     x, embedded = torch.randn(2, 5, 8).double(), torch.randn(2, 5, 8).double()
     tokens = torch.tensor([[1, 3, 3, 0, 10], [2, 1, 4, 3, 7]])
     parts = {name: parameter.tolist() for name, parameter in memory.named_parameters()}
-    got = memory.after(layer, x, embedded, tokens)
+    got = memory.after(place, x, embedded, tokens)
     for b in range(2):
         for t in range(5):
             row = [v * math.sqrt(3) for v in parts[f"tables.{place}.weight"][tokens[b, t]]]

@@ -1,4 +1,4 @@
-"""From the name of a feed-forward network to the file that has it; without torch."""
+"""From the name of a feed-forward network or a memory to the file that has it; without torch."""
 
 import re
 from keyword import iskeyword
@@ -29,7 +29,7 @@ def own_file(name: str) -> Path:
 
 
 def module_of(name: str) -> str | Path:
-    """Return the module of a network, "stem-dagger" -> "stemrepro.model.ffn.stem_dagger".
+    """Return the module of a network: "stem-dagger" -> "stemrepro.model.ffn.stem_dagger".
 
     Of "my/silu.py:SiluRows" it is the file.
 
@@ -37,8 +37,13 @@ def module_of(name: str) -> str | Path:
         UserError: that file is missing, or isn't below the repository's root.
     """
     if not OWN_FILE.fullmatch(name):
-        return f"{__package__}.{name.replace('-', '_')}"
+        return f"{__package__}.ffn.{name.replace('-', '_')}"
     file = own_file(name)
     if not file.is_file():
         raise UserError(f"ffn '{name}': there is no file {file} below the repository's root")
     return file
+
+
+def memory_module(name: str) -> str:
+    """Return the module of a memory: "over-encoding" -> "stemrepro.model.memory.over_encoding"."""
+    return f"{__package__}.memory.{name.replace('-', '_')}"
