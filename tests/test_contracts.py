@@ -10,7 +10,8 @@ from importlinter.cli import lint_imports
 from stemrepro.common.code_hash import PACKAGE, file_of, files
 from stemrepro.config.address import Address
 from stemrepro.config.scores import SCORE_KINDS
-from stemrepro.measures import MEASURES
+from stemrepro.measures import store
+from stemrepro.measures.base import measure_module
 from stemrepro.model.ffn.base import ffns
 from stemrepro.model.memory.base import memories
 from stemrepro.model.names import OWN_FILE, memory_module, module_of
@@ -45,10 +46,11 @@ def test_an_analysis_collects_and_draws(catalog, path):
     assert not {file_of("stemrepro.training.train"), file_of("stemrepro.evaluation.lm")} & {*files([path])}
 
 
-def test_no_module_that_nothing_reaches():
+def test_no_module_that_nothing_reaches(catalog):
     scores = [f"stemrepro.evaluation.{name}" for name in SCORE_KINDS]
     roots = ["stemrepro.cli", "stemrepro.training.train", *scores]
-    roots += [*(name.partition(":")[0] for name in MEASURES.values()), *map(module_of, ffns())]
+    measures = {measure_module(recipe.measure).__name__ for recipe in catalog.recipes.values()}
+    roots += [*measures, *map(module_of, ffns())]
     roots += map(memory_module, memories())
     studies = ("rows", "sizes", "premise", "edits", "scoreboard", "spread", "capacity", "conversion", "serving")
     roots += [f"stemrepro.published.{study}" for study in studies]
@@ -80,9 +82,8 @@ def test_every_file_of_text_has_a_named_encoding():
     assert {name: lines for name, lines in unnamed.items() if lines} == {}
 
 
-def test_no_network_or_measure_that_nothing_names(catalog):
+def test_no_network_or_variant_that_nothing_names(catalog):
     assert {arm.ffn for arm in catalog.arms.values() if not OWN_FILE.fullmatch(arm.ffn)} == set(ffns())
-    assert {recipe.measure for recipe in catalog.recipes.values()} == set(MEASURES)
     assert {variant for recipe in catalog.recipes.values() for variant in recipe.variants} == set(catalog.variants)
 
 
@@ -98,10 +99,10 @@ def test_no_committed_scores_that_no_recipe_reads(catalog):
     shown = subprocess.run(["git", "ls-files", "scores"], cwd=ROOT, capture_output=True, text=True)
     if shown.returncode or not shown.stdout:
         pytest.skip("no clone: nothing is committed")
-    folders = {Path(line).parent for line in shown.stdout.splitlines() if line.endswith("summary.json")}
+    files = [Path(line) for line in shown.stdout.splitlines() if line.endswith("protocol.parquet")]
     wanted = {
         (part, a) for recipe in catalog.recipes.values() for a, parts in recipe.scored().items() for part in parts
     }
-    committed = {(folder.parts[2], Address(*folder.parts[3:])) for folder in folders}
+    committed = {(kind, Address(*at)) for file in files for kind, *at in store.protocol(ROOT / file.parent)}
     assert committed
     assert committed <= wanted

@@ -11,7 +11,7 @@ from dvc.repo import Repo
 from stemrepro.common.code_hash import files
 from stemrepro.config.scores import SCORE_KINDS
 from stemrepro.measures import MEASURES
-from stemrepro.measures.base import measure_class
+from stemrepro.measures.base import study_of
 from stemrepro.model.ffn.base import ffns
 from stemrepro.model.memory.base import memories
 from stemrepro.model.names import memory_module, module_of
@@ -48,7 +48,7 @@ def test_the_studies_are_all_other_scales_of_the_page(catalog):
     texts, scales, studies, models, figures = (next(iter(v.values())) for v in content("studies/dvc.yaml")["vars"])
     shown = {name for name, scale in catalog.scales.items() if scale.scoreboard == "results"} - {"laptop"}
     assert {recipe: name for name in shown for recipe in catalog.at(name).recipes} == figures
-    read = {name: measure_class(catalog.recipes[name].measure).study for name in figures}
+    read = {name: study_of(catalog.recipes[name]) for name in figures}
     published = {name for name, at in figures.items() if catalog.scale(at).published}
     assert {name: study for name, study in read.items() if name in published} == models
     shown = {name for name in shown if catalog.scale(name).published is None}

@@ -11,13 +11,14 @@ import sys
 import time
 from pathlib import Path
 
-import pandas as pd
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from stemrepro import cli
 from stemrepro.cli import app
+from stemrepro.config.address import Address
+from stemrepro.measures import store
 from tests.conftest import ROOT, TINY, copy_recipes, hear_signals
 
 
@@ -117,14 +118,13 @@ def test_several_arms_are_trained_and_scored_together_and_without_mlflow(project
     done = run("score", *arms, "--kind", "losses")
     assert done.exit_code == 0, done.output
     for arm, ffn in (("dense", "dense"), ("stem-full", "stem")):
-        folder = project / "scores/tiny/losses/main" / arm
-        scores, about = pd.read_csv(folder / "losses.csv"), json.loads((folder / "summary.json").read_text())
+        about = store.about(project / "scores/tiny", "losses", Address("main", arm))
+        scores = store.lines(project / "scores/tiny", "losses", Address("main", arm), "losses")
         assert f"{arm} {about['loss']['prose']['nats_per_token']:.3f} +- " in plain(done.stdout)
         assert set(scores["seed"]) == {0, 1}
         config = yaml.safe_load((project / "runs/tiny/main" / arm / "seed1/config.yaml").read_text())
         assert (config["arm"], config["variant"], config["model"]["ffn"]) == (arm, "main", ffn)
-    summary = json.loads((project / "scores/tiny/losses/main/stem-full/summary.json").read_text())
-    assert summary["parameters"]["tables"] == 3 * 300 * 24
+    assert about["parameters"]["tables"] == 3 * 300 * 24
     assert "0 of 2 arms were scored" in run("score", *arms, "--kind", "losses").stdout
 
 

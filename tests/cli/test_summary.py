@@ -9,6 +9,7 @@ import pytest
 
 from stemrepro.cli.summary import loss_at_end, losses_of_runs, losses_of_scores, verdicts
 from stemrepro.config.address import MAIN, Address
+from stemrepro.measures import store
 from tests.conftest import ROOT
 
 ROWS = [
@@ -48,9 +49,9 @@ def test_runs_by_arm_with_what_seeds_differ_by(tmp_path):
 
 
 def test_scored_losses_are_those_of_the_scores():
-    """Of committed scores: the mean is that of summary.json; an arm without scores isn't named."""
-    folder = ROOT / "scores/laptop/losses"
-    about = json.loads((folder / "main/dense/summary.json").read_text())
+    """Of committed scores: the mean is that of the protocol; an arm without scores isn't named."""
+    folder = ROOT / "scores/laptop"
+    about = store.about(folder, "losses", Address(MAIN, "dense"))
     text = plain(losses_of_scores([Address(MAIN, "dense"), Address(MAIN, "none-such")], folder))
     expected = rf": dense {about['loss']['prose']['nats_per_token']:.3f} \+- 0\.\d{{3}} \({about['seeds']}\)$"
     assert re.search(expected, text), text

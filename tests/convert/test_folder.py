@@ -307,8 +307,7 @@ def test_the_card_is_made_of_the_runs_record(home):
 def test_the_card_has_the_scores_of_this_very_run(home, tmp_path):
     config = yaml.safe_load((folder_of(home, "dense") / "config.yaml").read_text())
     scores = tmp_path / "scores"
-    folder = scores / "tiny/losses/main/dense"
-    write_arm(folder, (1.25, 1.5, 2.5))
+    write_arm(scores / "tiny", "dense", (1.25, 1.5, 2.5))
 
     def text(out):
         export(folder_of(home, "dense"), tmp_path / out, home / "data", scores, home / "results")
@@ -317,8 +316,7 @@ def test_the_card_has_the_scores_of_this_very_run(home, tmp_path):
     others = text("others")
     assert "of other runs or settings than this one's; none are shown" in others
     assert "1.25" not in others
-    summary = json.loads((folder / "summary.json").read_text())
-    write_json(folder / "summary.json", summary | {"params_hash": params_hash(config)})
+    write_arm(scores / "tiny", "dense", (1.25, 1.5, 2.5), params_hash=params_hash(config))
     assert "| prose, nats per token | 1.2500 | 1.7500 |" in text("of-this-run")
 
 

@@ -23,6 +23,8 @@ import yaml
 
 from stemrepro.cli.skeletons import new_arm, new_recipe
 from stemrepro.common.files import sha256
+from stemrepro.config.address import Address
+from stemrepro.measures import store
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
@@ -46,7 +48,7 @@ claims:
   half-below-dense:
     sentence: STEM 1/2 ends at a lower validation loss than dense.
     kind: greater
-    metric: prose
+    metric: {loss: prose}
     arms: [dense, stem-half]
     smallest_effect: 0.02
 """
@@ -59,14 +61,14 @@ from matplotlib.figure import Figure
 from stemrepro.report import forest
 
 
-def collect(measure) -> pd.DataFrame:
+def collect(scores) -> pd.DataFrame:
     """Return what is drawn."""
-    return forest.collect(measure)
+    return forest.collect(scores)
 
 
-def draw(data: pd.DataFrame, measure) -> Figure:
+def draw(data: pd.DataFrame, scores) -> Figure:
     """Draw it."""
-    return forest.draw(data, measure)
+    return forest.draw(data, scores)
 '''
 SMALLER = {
     "scoreboard: results/smoke": "scoreboard: results",
@@ -193,22 +195,22 @@ def made(project, pattern):
     return {path: path.stat().st_mtime_ns for path in project.folder.glob(pattern)}
 
 
-RUNS, SCORES = "runs/tiny/*/*/seed*/weights.safetensors", "scores/tiny/*/*/*/summary.json"
+RUNS = "runs/tiny/*/*/seed*/weights.safetensors"
+
+
+def keys_of_scores(project):
+    """Hashes of what scores follow from, by kind and arm."""
+    protocol = store.protocol(project.folder / "scores/tiny")
+    return {f"{kind} of {Address(variant, arm)}": key for (kind, variant, arm), (key, _) in protocol.items()}
 
 
 def anew(project, *command):
     """The runs that were trained and the scores that were written by a command, and what it printed."""
-    before = {pattern: made(project, pattern) for pattern in (RUNS, SCORES)}
+    before, scored = made(project, RUNS), keys_of_scores(project)
     output = project.call(*command)
-    changed = [
-        {
-            path.parent.relative_to(project.folder).as_posix()
-            for path, time in made(project, pattern).items()
-            if old.get(path) != time
-        }
-        for pattern, old in before.items()
-    ]
-    return *changed, output
+    trained = [path for path, time in made(project, RUNS).items() if before.get(path) != time]
+    changed = {name for name, key in keys_of_scores(project).items() if scored.get(name) != key}
+    return {path.parent.relative_to(project.folder).as_posix() for path in trained}, changed, output
 
 
 def test_there_is_nothing_to_do_again(project):
@@ -227,7 +229,7 @@ def test_an_edit_makes_anew_what_follows_from_it_alone(restored):
     restored.edit("stemrepro/evaluation/tasks/archive/openbookqa.yaml", "task: openbookqa", "task: openbookqa ")
     trained, scored, _ = anew(restored, *REPRODUCE, "--recipe", "pair")
     assert trained == set()
-    assert scored == {f"scores/tiny/benchmarks/main/{arm}" for arm in ("dense", "stem-half")}
+    assert scored == {f"benchmarks of {arm}" for arm in ("dense", "stem-half")}
 
 
 @pytest.fixture(scope="module")
@@ -374,9 +376,10 @@ def test_an_edited_arm_and_new_ones_are_trained_and_scored_alone(restored):
     trained, scored, _ = anew(restored, *REPRODUCE, "--recipe", "pair", "--recipe", "mine")
     others = ("main/stem-half", "official-start/stem-half", "main/narrow", "main/rows", "main/doubled")
     assert trained == {f"runs/tiny/{arm}/seed0" for arm in others}
-    of_benchmarks = {f"scores/tiny/benchmarks/main/{arm}" for arm in ("dense", "stem-half")}
-    assert scored == of_benchmarks | {f"scores/tiny/losses/{arm}" for arm in others}
-    assert "atlas_seat" in (restored.folder / "scores/tiny/benchmarks/main/dense/summary.json").read_text()
+    of_benchmarks = {f"benchmarks of {arm}" for arm in ("dense", "stem-half")}
+    assert scored == of_benchmarks | {f"losses of {Address(*arm.split('/'))}" for arm in others}
+    about = store.about(restored.folder / "scores/tiny", "benchmarks", Address("main", "dense"))
+    assert "atlas_seat" in about["tasks"]
     results = {path.name for path in (restored.folder / "results/tiny/mine").iterdir()}
     assert {"figure.svg", "verdicts.json"} <= results  # without a file of its own
 
