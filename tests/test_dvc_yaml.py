@@ -2,15 +2,16 @@
 
 from itertools import pairwise, product
 from pathlib import Path
+from pkgutil import iter_modules
 
 import networkx as nx
 import pytest
 import yaml
 from dvc.repo import Repo
 
+from stemrepro import measures
 from stemrepro.common.code_hash import files
 from stemrepro.config.scores import SCORE_KINDS
-from stemrepro.measures import MEASURES
 from stemrepro.measures.base import study_of
 from stemrepro.model.ffn.base import ffns
 from stemrepro.model.memory.base import memories
@@ -18,6 +19,7 @@ from stemrepro.model.names import memory_module, module_of
 from stemrepro.training.run import DECIDING_NOTHING
 from tests.conftest import ROOT
 
+MEASURES = [found.name for found in iter_modules(measures.__path__, f"{measures.__name__}.")]
 MOST_LINES = {"dvc.yaml": 150, "params.yaml": 20, "studies/dvc.yaml": 150, "recipes/sweeps/dvc.yaml": 30}
 
 
@@ -70,7 +72,10 @@ MODULES = {
     "blocks": tuple(f"stemrepro.data.{name}" for name in DATA),
     "train": ("stemrepro.training.train", *NETWORKS),
     "score": (*(f"stemrepro.evaluation.{kind}" for kind in SCORE_KINDS), "stemrepro.data.counting", *NETWORKS),
-    "analyse": ("stemrepro.report.analyse", *(name.partition(":")[0] for name in MEASURES.values())),
+    "analyse": (
+        "stemrepro.report.analyse",
+        *(found.name for found in iter_modules(measures.__path__, "stemrepro.measures.")),
+    ),
     "report": ("stemrepro.report.pages",),
     "study": tuple(
         f"stemrepro.published.{study}"

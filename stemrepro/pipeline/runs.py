@@ -147,10 +147,10 @@ def train(plan: Plan, runs: list[Run], replace: bool = False, tracked: bool = Tr
     if not left:
         return True
     if plan.scale.parallel:
-        from stemrepro.training.devices import first, join  # torch, which this process needs for no other run
+        from stemrepro.training.devices import is_rank_zero, join  # torch, which this process needs for no other run
 
         join(left[0])
-        if not first():
+        if not is_rank_zero():
             train_runs(left, plan.scale.workers, replace)
             return False
     names = sorted({str(run.address) for run in left})
@@ -195,10 +195,10 @@ def by_stage(jobs: list[Job]) -> list[list[Job]]:
 
 def _train_on_devices(jobs: list[Job], replace: bool, done: int) -> None:
     """Train runs one after another in this process, which has joined the others (stemrepro.training.devices)."""
-    from stemrepro.training.devices import first  # torch, which this process needs for no other run
+    from stemrepro.training.devices import is_rank_zero  # torch, which this process needs for no other run
     from stemrepro.training.train import train
 
-    if not first():
+    if not is_rank_zero():
         for job in jobs:
             train(job.run, lambda *_: None, replace)
         return
