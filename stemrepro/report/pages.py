@@ -106,7 +106,7 @@ def questions_of(rows: list[dict], catalog: Catalog, results: Path) -> dict[str,
     named = {name for question in asked.values() for name in question.claims()}
     if others := tuple(dict.fromkeys(row["name"] for row in rows if row["name"] not in named)):
         told = {"asked": "Claims that belong to no question", "label": "recipes/questions.yaml names none of them"}
-        asked["others"] = Question(**told, also=others, panel="")
+        asked["others"] = Question.model_construct(**told, also=others, panel="")
     by_name: dict[str, list[dict]] = {}
     for row in rows:
         by_name.setdefault(row["name"], []).append(row)
