@@ -13,7 +13,7 @@ from stemrepro.measures import items
 from stemrepro.measures.comparison import arm_items, loss
 from stemrepro.measures.scores import Scores
 from stemrepro.report.forest import cost_rows, draw_forest, draw_robustness, mark_settings, name_rows, robustness_rows
-from stemrepro.report.results import mean_row
+from stemrepro.report.results import mean_row, pick
 from stemrepro.report.style import BETTER, GAIN, SMALL, sheet
 
 AVERAGE = "held_out"
@@ -53,7 +53,7 @@ def collect(scores: Scores) -> pd.DataFrame:
 def draw_costs(axes: Axes, data: pd.DataFrame, order: list[str]) -> None:
     """Draw FLOPs and parameters of each arm as multiples of dense's."""
     for at, what in enumerate(("FLOPs", "parameters")):
-        values = data[data["panel"] == what].set_index("what")["value"]
+        values = pick(data, panel=what).set_index("what")["value"]
         for place, arm in enumerate(order):
             axes.text(at, place, f"{values[arm]:.2f}", ha="center", va="center", fontsize=8)
     axes.set_xlim(-0.6, 1.6)
@@ -64,19 +64,17 @@ def draw_costs(axes: Axes, data: pd.DataFrame, order: list[str]) -> None:
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw gains over dense by loss and by benchmarks, and costs."""
-    gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
+    gains = pick(data, panel="loss").sort_values("value", ascending=False)
     order = list(gains["what"])
     titles = {"a": "Gain in prose loss", "b": "Gain in accuracy", "c": "x dense's"}
     figure, grid = sheet("abc", 5.5, titles, sharey=True, width_ratios=(1.25, 1, 0.5))
     loss, accuracy, costs = grid.values()
     draw_forest(loss, gains, order, GAIN, shift=-0.12)
     draw_robustness(loss, data, order, shift=0.2)
-    draw_forest(accuracy, data[data["panel"] == "accuracy"], order, f"accuracy above\ndense's (points), {BETTER}")
-    paper = data[data["panel"] == "paper"]
-    accuracy.plot(
-        paper["value"], [order.index(arm) for arm in paper["what"]], "d", mfc="white", mec="black", ms=6, ls="none",
-        label="paper, 350M",
-    )  # fmt: skip
+    draw_forest(accuracy, pick(data, panel="accuracy"), order, f"accuracy above\ndense's (points), {BETTER}")
+    paper = pick(data, panel="paper")
+    places = [order.index(arm) for arm in paper["what"]]
+    accuracy.plot(paper["value"], places, "d", mfc="white", mec="black", ms=6, label="paper, 350M")
     mark_settings(loss, data)
     for axes in (loss, accuracy):
         axes.legend(loc="lower right", ncols=2)

@@ -12,8 +12,8 @@ from stemrepro.config.buckets import BUCKETS, bucket_name
 from stemrepro.config.paper import Paper
 from stemrepro.measures.geometry import ArmGeometry, arm_geometry, gain_correlation, random_p95, token_gains
 from stemrepro.measures.scores import Scores
-from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, GAIN, SMALL, error_bars, look, sheet
+from stemrepro.report.results import mean_row, pick
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, GAIN, SMALL, draw_means, look, sheet
 from stemrepro.verdicts.effect import Effect
 
 FREQUENCIES = tuple(bucket_name(BUCKETS["frequency"], number) for number in range(len(BUCKETS["frequency"])))
@@ -25,17 +25,10 @@ CORRELATION, RANKS = "correlation of spread and gain", "ranks of frequency taken
 def density_rows(arms: dict[str, ArmGeometry]) -> list[dict]:
     """Return densities of cosines: means over seeds and over the layers that STEM 1/3 replaces."""
     third, rows = arms["stem-third"], []
-    wanted = [
-        ("rows", "stem-third", "rows"),
-        ("up", "dense", "up"),
-        ("up", "dense", "up:centred"),
-        ("up", "stem-full", "up"),
-        ("gated", "dense", "gated"),
-        ("gated", "dense", "gated:centred"),
-        ("gated", "stem-full", "gated"),
-        ("gated", "stem-full", "gated:centred"),
-    ]
-    for panel, arm, key in wanted:
+    both = [(arm, f"gated{centred}") for arm in ("dense", "stem-full") for centred in ("", ":centred")]
+    wanted = [("stem-third", "rows"), ("dense", "up"), ("dense", "up:centred"), ("stem-full", "up"), *both]
+    for arm, key in wanted:
+        panel = key.partition(":")[0]
         heights = arms[arm].density(key, third.layers)
         bins = heights.shape[1]
         middles = -1 + 2 * (np.arange(bins) + 0.5) / bins
@@ -102,19 +95,13 @@ def token_rows(dense: ArmGeometry, arm: ArmGeometry) -> list[dict]:
 
 def draw_rows(axes: Axes, data: pd.DataFrame, ffn_width: int) -> None:
     """Draw cosines between the rows of each table, against random directions of that width (Fig. 6a)."""
-    densities = data[data["panel"] == "density, rows"]
+    densities = pick(data, panel="density, rows")
     layers = [what for what in dict.fromkeys(densities["what"]) if "layer" in what]
     for what, dashes in zip(layers, ("-", (0, (4, 2)), (0, (1, 1))), strict=False):
-        line = densities[densities["what"] == what]
-        axes.plot(
-            line["x"],
-            line["value"],
-            color=ARM_COLOUR["stem-third"],
-            ls=dashes,
-            lw=1.3,
-            label=f"trained,{what.split(',')[-1]}",
-        )
-    x = densities[densities["what"] == layers[0]]["x"].to_numpy(float)
+        line = pick(densities, what=what)
+        label = f"trained,{what.split(',')[-1]}"
+        axes.plot(line["x"], line["value"], color=ARM_COLOUR["stem-third"], ls=dashes, lw=1.3, label=label)
+    x = pick(densities, what=layers[0])["x"].to_numpy(float)
     beta = stats.beta((ffn_width - 1) / 2, (ffn_width - 1) / 2)
     axes.plot(x, beta.pdf((x + 1) / 2) / 2, color="black", lw=1, label=f"random, {ffn_width} dimensions")
     axes.set(xlim=(-0.7, 0.7), xlabel="cosine between two rows (STEM 1/3)", ylabel="density")
@@ -124,10 +111,10 @@ def draw_rows(axes: Axes, data: pd.DataFrame, ffn_width: int) -> None:
 
 def draw_pair(axes: Axes, data: pd.DataFrame, panel: str, key: str) -> None:
     """Draw dense against STEM, raw (solid) and with the mean vector taken off (dashed): Fig. 6b and 6c."""
-    densities = data[data["panel"] == f"density, {panel}"]
+    densities = pick(data, panel=f"density, {panel}")
     for arm in ("dense", "stem-full"):
         for what, dashes in ((f"{arm}, {key}", "-"), (f"{arm}, {key}:centred", (0, (3, 1.5)))):
-            line = densities[densities["what"] == what]
+            line = pick(densities, what=what)
             if len(line):
                 label = ARM_LABEL[arm] + (", centred" if "centred" in what else "")
                 axes.plot(line["x"], line["value"], color=ARM_COLOUR[arm], ls=dashes, lw=1.3, label=label)
@@ -139,14 +126,8 @@ def draw_pair(axes: Axes, data: pd.DataFrame, panel: str, key: str) -> None:
 def draw_training(axes: Axes, data: pd.DataFrame, paper: Paper) -> None:
     """Draw P95 of |cos| over the random one, from start to end; diamonds are the paper's three layers."""
     for arm in TABLE_ARMS:
-        spreads = data[(data["panel"] == "over training") & (data["what"] == arm)]
-        axes.errorbar(
-            spreads["x"].astype(float),
-            spreads["value"],
-            yerr=error_bars(spreads),
-            **look(arm),
-            label=ARM_LABEL[arm],
-        )
+        spreads = pick(data, panel="over training", what=arm)
+        draw_means(axes, spreads["x"], spreads, **look(arm), label=ARM_LABEL[arm])
     values = [paper.value(f"fig-6a/{layer}/p95") / random_p95(8192) for layer in ("layer-1", "layer-7", "layer-13")]
     axes.plot([104] * 3, values, "d", mfc="white", mec="black", ms=5, label="paper, 1B (layers 1, 7, 13)")
     axes.axhline(1, color="black", lw=0.8)
@@ -156,19 +137,12 @@ def draw_training(axes: Axes, data: pd.DataFrame, paper: Paper) -> None:
 
 def draw_frequency(axes: Axes, data: pd.DataFrame) -> None:
     """Draw P95 of |cos| over the random one by the tokens' training counts."""
-    spreads = data[data["panel"] == "by training count"]
+    spreads = pick(data, panel="by training count")
     places = [bucket for bucket in FREQUENCIES if bucket in set(spreads["x"])]
     for shift, arm in zip((-0.12, 0, 0.12), TABLE_ARMS, strict=True):
-        rows = spreads[spreads["what"] == arm]
+        rows = pick(spreads, what=arm)
         at = np.array([places.index(x) for x in rows["x"]]) + shift
-        axes.errorbar(
-            at,
-            rows["value"],
-            yerr=error_bars(rows),
-            color=ARM_COLOUR[arm],
-            fmt=ARM_MARKER[arm],
-            label=ARM_LABEL[arm],
-        )
+        draw_means(axes, at, rows, **look(arm, joined=False), label=ARM_LABEL[arm])
     axes.legend(loc="upper right")
     axes.set_xticks(range(len(places)), ["never" if place == "0" else place for place in places])
     axes.axhline(1, color="black", lw=0.8)
@@ -177,36 +151,18 @@ def draw_frequency(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw_tokens(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the gain over dense after each token against how close its row lies to the others."""
-    tokens = data[data["panel"] == "token"]
+    tokens = pick(data, panel="token")
     for bucket, colour in zip(FREQUENCIES, SHADES, strict=True):
-        dots = tokens[tokens["what"] == bucket]
+        dots = pick(tokens, what=bucket)
         if len(dots):
-            axes.plot(
-                dots["x"].astype(float),
-                dots["value"],
-                "o",
-                ms=2,
-                color=colour,
-                mew=0,
-                alpha=0.8,
-                label="never" if bucket == "0" else bucket,
-            )
-    buckets = data[data["panel"] == "bucket"]
+            label = "never" if bucket == "0" else bucket
+            axes.plot(dots["x"].astype(float), dots["value"], "o", ms=2, color=colour, mew=0, alpha=0.8, label=label)
+    buckets = pick(data, panel="bucket")
     for bucket, colour in zip(FREQUENCIES, SHADES, strict=True):
-        means = buckets[buckets["what"] == bucket]
-        axes.errorbar(
-            means["x"].astype(float),
-            means["value"],
-            yerr=error_bars(means),
-            fmt="s",
-            color=colour,
-            mec="black",
-            ecolor="black",
-            ms=5,
-            capsize=2,
-            zorder=5,
-        )
-    ranks = data[(data["panel"] == CORRELATION) & (data["what"] == RANKS)]["value"].item()
+        means = pick(buckets, what=bucket)
+        black = {"mec": "black", "ecolor": "black"}
+        draw_means(axes, means["x"], means, fmt="s", color=colour, **black, ms=5, capsize=2, zorder=5)
+    ranks = pick(data, panel=CORRELATION, what=RANKS)["value"].item()
     if np.isfinite(ranks):
         words = f"rank correlation with closeness\nat equal count: {-ranks:+.2f}"
         axes.text(0.98, 0.98, words, transform=axes.transAxes, ha="right", va="top", fontsize=SMALL)

@@ -6,8 +6,8 @@ from matplotlib.figure import Figure
 
 from stemrepro.measures.recall import level, pairs_in
 from stemrepro.measures.scores import Scores
-from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_LABEL, error_bars, look, one_legend, sheet
+from stemrepro.report.results import mean_row, pick
+from stemrepro.report.style import ARM_LABEL, draw_means, look, one_legend, sheet
 
 
 def collect(scores: Scores) -> pd.DataFrame:
@@ -29,17 +29,11 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     figure, grid = sheet(letters.tolist(), 5.6, {}, sharex=True, sharey=True)
     for row, which in enumerate(("all", "first")):
         for letter, length in zip(letters[row], lengths, strict=True):
-            axes, accuracies = grid[letter], data[data["panel"] == f"{which}, {length} tokens"]
+            axes, accuracies = grid[letter], pick(data, panel=f"{which}, {length} tokens")
             shifts = np.linspace(-0.09, 0.09, len(arms))
             for shift, arm in zip(shifts, arms, strict=True):
-                line = accuracies[accuracies["what"] == arm]
-                axes.errorbar(
-                    np.log2(line["x"].astype(float)) + shift,
-                    line["value"],
-                    yerr=error_bars(line),
-                    **look(arm),
-                    label=ARM_LABEL[arm],
-                )
+                line = pick(accuracies, what=arm)
+                draw_means(axes, np.log2(line["x"].astype(float)) + shift, line, **look(arm), label=ARM_LABEL[arm])
             trained = " (trained)" if length == scores.scale.model.sequence else ""
             queries = "every query" if which == "all" else "first queries"
             axes.set_title(f"{letter}  {length} tokens{trained}, {queries}")

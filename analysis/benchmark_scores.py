@@ -12,6 +12,7 @@ from stemrepro.measures import items
 from stemrepro.measures.base import LEAD
 from stemrepro.measures.comparison import arm_items
 from stemrepro.measures.scores import Scores
+from stemrepro.report.results import pick
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, BETTER, SMALL, SMALLEST, one_legend, sheet
 from stemrepro.verdicts.effect import Effect, Unmeasured
 
@@ -30,9 +31,14 @@ def row(panel: str, what: str, arm: str, contrast: Effect) -> dict:
     """Return a line of data.csv: a value with its 95% interval over seeds, and the error between items apart."""
     low, high = contrast.interval(0.05)
     return {
-        "panel": panel, "what": what, "arm": arm, "value": contrast.mean, "ci_low": low, "ci_high": high,
+        "panel": panel,
+        "what": what,
+        "arm": arm,
+        "value": contrast.mean,
+        "ci_low": low,
+        "ci_high": high,
         "item_se": contrast.item_se,
-    }  # fmt: skip
+    }
 
 
 def collect(scores: Scores) -> pd.DataFrame:
@@ -82,25 +88,25 @@ def point(axes: Axes, at: float, data: pd.Series) -> None:
 
 def draw_accuracy(axes: Axes, data: pd.DataFrame, recipe: Recipe) -> None:
     """Draw a row per task: arms, chance, what needs no knowledge, and where dense makes a task untestable."""
-    tasks = list(dict.fromkeys(data[data["panel"] == "accuracy"]["what"]))
+    tasks = list(dict.fromkeys(pick(data, panel="accuracy")["what"]))
     for place, task in enumerate(tasks):
-        task_rows = data[data["what"] == task]
-        floors = task_rows[task_rows["panel"] == "floor"].set_index("arm")["value"]
+        task_rows = pick(data, what=task)
+        floors = pick(task_rows, panel="floor").set_index("arm")["value"]
         limit = floors.max() + LEAD
-        accuracies = task_rows[task_rows["panel"] == "accuracy"].set_index("arm", drop=False)
+        accuracies = pick(task_rows, panel="accuracy").set_index("arm", drop=False)
         axes.barh(place, limit, height=0.86, color="#ececec", zorder=0)
         axes.plot([floors["chance"]] * 2, [place - 0.43, place + 0.43], color="black", lw=1.1, ls=(0, (2, 1.2)))
         axes.plot([floors["answers alone"]] * 2, [place - 0.43, place + 0.43], color="#7a5195", lw=1.3)
         shifts = np.linspace(-0.3, 0.3, len(accuracies))
         for shift, (_, line) in zip(shifts, accuracies.iterrows(), strict=True):
             point(axes, place + shift, line)
-            for value in task_rows[(task_rows["panel"] == "paper") & (task_rows["arm"] == line["arm"])]["value"]:
+            for value in pick(task_rows, panel="paper", arm=line["arm"])["value"]:
                 axes.plot(value, place + shift, "d", mfc="white", mec=ARM_COLOUR[line["arm"]], ms=4)
         good = accuracies.loc["dense", "value"] >= limit
         floor = textwrap.fill(f"{floors.idxmax().removeprefix('the ')} {floors.max():.0f}%", 15)
         why = "testable" if good else f"not testable:\n{floor}"
-        axes.text(1.01, place, why, transform=axes.get_yaxis_transform(), va="center",
-                  fontsize=SMALLEST, color="black" if good else "#707070")  # fmt: skip
+        beside = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": SMALLEST}
+        axes.text(1.01, place, why, color="black" if good else "#707070", **beside)
     cut = data[(data["panel"] == "truncated") & (data["value"] > 0)].set_index("what")["value"]
     labels = [
         textwrap.fill(recipe.tasks[task].label + (f" ({cut[task]:.0f}% of prompts cut)" if task in cut else ""), 18)
@@ -126,10 +132,10 @@ def name_marks(axes: Axes, arms: list[str], paper: bool) -> None:
 
 def draw_differences(axes: Axes, data: pd.DataFrame, score: str, label: str, paper: dict[str, float]) -> None:
     """Draw differences to dense by group of tasks; diamonds are the paper's averages."""
-    differences = data[data["panel"] == f"{score} - dense"]
+    differences = pick(data, panel=f"{score} - dense")
     groups = [what for what in ROWS if what in set(differences["what"])]
     for place, what in enumerate(groups):
-        rows = differences[differences["what"] == what]
+        rows = pick(differences, what=what)
         for shift, (_, line) in zip(np.linspace(-0.3, 0.3, len(rows)), rows.iterrows(), strict=True):
             point(axes, place + shift, line)
             if what == "held_out" and line["arm"] in paper:

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from stemrepro.config.buckets import bucket_name
 from stemrepro.measures.reasoning import LONGEST, by_distance, loss, score
 from stemrepro.measures.scores import Scores
-from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_MARKER, BETTER, SMALLEST, error_bars, one_legend, sheet
+from stemrepro.report.results import mean_row, pick
+from stemrepro.report.style import ARM_COLOUR, ARM_MARKER, BETTER, SMALLEST, draw_means, one_legend, sheet
 from stemrepro.verdicts.effect import Effect, Untested
 
 PAIRS = {
@@ -50,7 +50,7 @@ def collect(scores: Scores) -> pd.DataFrame:
     rows = []
     for by in WORDS:
         lines = by_distance(scores, "dense", by)
-        tokens = lines[lines["seed"] == lines["seed"].min()].groupby("at")["tokens"].sum()
+        tokens = pick(lines, seed=lines["seed"].min()).groupby("at")["tokens"].sum()
         for at, after in pairwise([*tokens.index, 2**30]):
             if tokens[at] < FEWEST:
                 continue
@@ -74,26 +74,17 @@ def collect(scores: Scores) -> pd.DataFrame:
 
 def draw_lead(axes: Axes, data: pd.DataFrame, by: str) -> None:
     """Draw differences of losses by bucket, and below the axis the share of targets in each."""
-    shares = data[data["panel"] == f"share, {by}"]
+    shares = pick(data, panel=f"share, {by}")
     edges = tuple(int(x) for x in shares["x"])
     for shift, (label, arm) in zip((-0.12, 0, 0.12), PAIRS.values(), strict=True):
-        leads = data[(data["panel"] == f"lead, {by}") & (data["what"] == label)]
-        axes.errorbar(
-            np.arange(len(leads)) + shift,
-            leads["value"],
-            yerr=error_bars(leads),
-            color=ARM_COLOUR[arm],
-            fmt=f"{ARM_MARKER[arm]}-",
-            label=label,
-        )
+        leads = pick(data, panel=f"lead, {by}", what=label)
+        places = np.arange(len(leads)) + shift
+        draw_means(axes, places, leads, color=ARM_COLOUR[arm], fmt=f"{ARM_MARKER[arm]}-", label=label)
     names = [bucket_name(edges, number) for number in range(len(edges))]
     if by == "distance":
         names[0] = "new"
-    axes.set_xticks(
-        range(len(edges)),
-        [f"{name}\n{share:.0f}%" for name, share in zip(names, shares["value"], strict=True)],
-        fontsize=SMALLEST,
-    )
+    words = [f"{name}\n{share:.0f}%" for name, share in zip(names, shares["value"], strict=True)]
+    axes.set_xticks(range(len(edges)), words, fontsize=SMALLEST)
     axes.axhline(0, color="black", lw=0.6)
     axes.set_xlabel(f"{WORDS[by]}\n(below: share of the targets)")
     axes.set_ylabel(f"difference of losses\n(nats/token), {BETTER}")
@@ -101,20 +92,13 @@ def draw_lead(axes: Axes, data: pd.DataFrame, by: str) -> None:
 
 def draw_tasks(axes: Axes, data: pd.DataFrame) -> None:
     """Draw STEM 1/3 less dense on the paper's tasks: its numbers and ours."""
-    paper = data[data["panel"] == "tasks, the paper's"]
-    ours = data[data["panel"] == "tasks, ours"].set_index("what")
+    paper = pick(data, panel="tasks, the paper's")
+    ours = pick(data, panel="tasks, ours").set_index("what")
     places = np.arange(len(paper))[::-1]
     axes.plot(paper["value"], places, "D", color="black", ms=4, mfc="none", label="the paper")
     for place, name in zip(places, paper["what"], strict=True):
         if name in ours.index:
-            axes.errorbar(
-                ours.loc[name, "value"],
-                place,
-                xerr=error_bars(ours.loc[name])[:, None],
-                fmt="o",
-                ms=4,
-                color=ARM_COLOUR["stem-third"],
-            )
+            draw_means(axes, place, ours.loc[name], sideways=True, fmt="o", ms=4, color=ARM_COLOUR["stem-third"])
     axes.axvline(0, color="black", lw=0.6)
     axes.set_yticks(places, paper["what"], fontsize=SMALLEST)
     axes.set(xlabel=f"STEM 1/3 less dense\n(points), {BETTER}", xlim=(min(-1, paper["value"].min() - 1), None))

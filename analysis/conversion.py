@@ -10,14 +10,16 @@ from stemrepro.measures import conversion
 from stemrepro.measures.conversion import STUDY
 from stemrepro.measures.scores import Scores
 from stemrepro.measures.study import groups
-from stemrepro.report.results import mean_row
-from stemrepro.report.style import HUES, PLAIN, SMALLEST, error_bars, sheet
+from stemrepro.report.results import mean_row, pick
+from stemrepro.report.style import HUES, PLAIN, SMALLEST, draw_means, sheet
 
 CONTROLS = {
-    "rows": ("rows by token", "orange", "D"), "one-row": ("one row for all tokens", "blue", "o"),
-    "dealt-anew": ("rows dealt anew", "green", "s"), "no-up": ("no up-projection", "purple", "v"),
+    "rows": ("rows by token", "orange", "D"),
+    "one-row": ("one row for all tokens", "blue", "o"),
+    "dealt-anew": ("rows dealt anew", "green", "s"),
+    "no-up": ("no up-projection", "purple", "v"),
     "no-ffn": ("no FFN", "grey", "x"),
-}  # fmt: skip
+}
 SETS = {
     "third": "STEM 1/3",
     "half": "1/2",
@@ -26,10 +28,12 @@ SETS = {
     "late": "last\nthird",
 }
 ARMS = {
-    "third-tables": ("STEM 1/3, tables alone", "yellow", "o"), "third": ("STEM 1/3", "orange", "D"),
-    "third-interpolated": ("STEM 1/3, up-projection fades out", "red", "^"), "half": ("STEM 1/2", "green", "s"),
+    "third-tables": ("STEM 1/3, tables alone", "yellow", "o"),
+    "third": ("STEM 1/3", "orange", "D"),
+    "third-interpolated": ("STEM 1/3, up-projection fades out", "red", "^"),
+    "half": ("STEM 1/2", "green", "s"),
     "full": ("STEM full", "purple", "v"),
-}  # fmt: skip
+}
 TOKENS_OF_STEP = 1024
 
 
@@ -56,8 +60,7 @@ def draw_sets(axes: Axes, data: pd.DataFrame) -> None:
     for shift, (kind, (label, hue, marker)) in enumerate(CONTROLS.items()):
         rows = data[(data["panel"] == "at once") & (data["what"] == kind) & data["x"].isin(SETS)]
         places = [list(SETS).index(name) + 0.12 * (shift - 2) for name in rows["x"]]
-        bars = error_bars(rows)
-        axes.errorbar(places, rows["value"], yerr=bars, color=HUES[hue], marker=marker, ms=5, ls="none", label=label)
+        draw_means(axes, places, rows, color=HUES[hue], marker=marker, ms=5, ls="none", label=label)
     axes.set_xticks(range(len(SETS)), list(SETS.values()))
     axes.set_yscale("log")
     axes.set_yticks([1, 3, 10, 30], ["1", "3", "10", "30"])
@@ -68,11 +71,10 @@ def draw_sets(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw_first(axes: Axes, data: pd.DataFrame) -> None:
     """Draw what rows cost in the first layers after layer 0, by how many."""
-    rows = data[(data["panel"] == "at once") & (data["what"] == "rows")]
+    rows = pick(data, panel="at once", what="rows")
     rows = rows[rows["x"].astype(str).str.startswith("first ")]
     rows = rows.assign(x=rows["x"].str.removeprefix("first ").astype(int)).sort_values("x")
-    axes.errorbar(rows["x"], rows["value"], yerr=error_bars(rows),
-                  color=HUES["orange"], marker="D", ms=5)  # fmt: skip
+    draw_means(axes, rows["x"], rows, color=HUES["orange"], marker="D", ms=5)
     axes.axhline(0, color=PLAIN, lw=0.6)
     axes.set_xticks(rows["x"])
     axes.set(xlabel="layers after layer 0 that read rows", ylabel="loss above dense's,\nat once (nats/token)")
@@ -81,9 +83,9 @@ def draw_first(axes: Axes, data: pd.DataFrame) -> None:
 def draw_training(axes: Axes, data: pd.DataFrame) -> None:
     """Draw what is left of the cost against the tokens of the training."""
     for arm, (label, hue, marker) in ARMS.items():
-        rows = data[(data["panel"] == "training") & (data["what"] == arm)]
+        rows = pick(data, panel="training", what=arm)
         x = rows["x"].astype(float) / 1e3
-        axes.errorbar(x, rows["value"], yerr=error_bars(rows), color=HUES[hue], marker=marker, ms=5, label=label)
+        draw_means(axes, x, rows, color=HUES[hue], marker=marker, ms=5, label=label)
     axes.set_yscale("log")
     axes.set_yticks([1, 3, 10], ["1", "3", "10"])
     axes.minorticks_off()

@@ -16,7 +16,20 @@ from stemrepro.model.cost import (
     table_1_decode_saving,
     table_1_saving,
 )
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, BETTER, PLAIN, SMALLEST, doubling, plt, sheet
+from stemrepro.report.results import pick
+from stemrepro.report.style import (
+    ARM_COLOUR,
+    ARM_LABEL,
+    ARM_MARKER,
+    BETTER,
+    PLAIN,
+    SMALLEST,
+    doubling,
+    entry,
+    look,
+    plt,
+    sheet,
+)
 
 PLACEMENTS = ("third", "half", "full")
 MODELS = {"llama-3.2-1b": ("1B", "-"), "mobilellm-350m": ("350M", (0, (4, 2)))}
@@ -38,10 +51,8 @@ BATCHES = 2 ** np.arange(0, 9)
 def family(width: int) -> Shape:
     """Return a shape of the paper's 1B proportions at another width."""
     heads = max(1, width // 64)
-    return Shape(
-        vocab=128256, width=width, layers=16, heads=heads, kv_heads=max(1, heads // 4), ffn_width=4 * width,
-        sequence=4096,
-    )  # fmt: skip
+    attention = {"layers": 16, "heads": heads, "kv_heads": max(1, heads // 4), "sequence": 4096}
+    return Shape(vocab=128256, width=width, ffn_width=4 * width, **attention)
 
 
 def collect(scores: Scores) -> pd.DataFrame:
@@ -64,13 +75,8 @@ def collect(scores: Scores) -> pd.DataFrame:
         for batch in BATCHES:
             value = table_1_decode_saving(shapes["llama-3.2-1b"], length, int(batch))
             add("decode", "llama-3.2-1b", f"{length:,} tokens", batch, 100 * value)
-        add(
-            "decode",
-            "llama-3.2-1b",
-            f"Table 1, {length:,} tokens",
-            1,
-            100 * table_1_saving(shapes["llama-3.2-1b"], length),
-        )
+        printed = 100 * table_1_saving(shapes["llama-3.2-1b"], length)
+        add("decode", "llama-3.2-1b", f"Table 1, {length:,} tokens", 1, printed)
     for model in MODELS:
         for placement in PLACEMENTS:
             dense, stem = dense_and_stem(shapes[model], placement)
@@ -103,16 +109,16 @@ def placed(placement: str) -> dict:
 
 def draw_length(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the share of forward FLOPs saved against length, by placement, for both of the paper's models."""
-    for (model, what), rows in data[data["panel"] == "length"].groupby(["model", "what"], sort=False):
+    for (model, what), rows in pick(data, panel="length").groupby(["model", "what"], sort=False):
         dashes = MODELS[model][1]
         if what in PLACEMENTS:
             axes.plot(rows["x"], rows["value"], **placed(what), ls=dashes)
         else:
             axes.plot(rows["x"], rows["value"], color="#8c8c8c", ls=dashes, lw=0.9 if "Table" in what else 1.8)
-    handles = [plt.Line2D([], [], **placed(p), label=ARM_LABEL[f"stem-{p}"]) for p in PLACEMENTS]
-    handles += [plt.Line2D([], [], color="#8c8c8c", lw=1.8, label="one layer"),
-                plt.Line2D([], [], color="#8c8c8c", lw=0.9, label="one layer, Table 1")]  # fmt: skip
-    handles += [plt.Line2D([], [], color="black", ls=dashes, lw=1, label=label) for label, dashes in MODELS.values()]
+    handles = [entry(ARM_LABEL[f"stem-{placement}"], **placed(placement)) for placement in PLACEMENTS]
+    layers = (("one layer", 1.8), ("one layer, Table 1", 0.9))
+    handles += [entry(label, color="#8c8c8c", lw=width) for label, width in layers]
+    handles += [entry(label, color="black", ls=dashes, lw=1) for label, dashes in MODELS.values()]
     axes.legend(handles=handles, ncol=2, columnspacing=0.8, handlelength=1.8, loc="upper right")
     doubling(axes, "x")
     axes.set(xlabel="tokens a sequence", ylabel=f"forward FLOPs saved (%), {BETTER}", ylim=(0, 36))
@@ -120,24 +126,23 @@ def draw_length(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw_width(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the same share against width at 4,096 tokens, in models of the 1B's proportions."""
-    for placement, rows in data[data["panel"] == "width"].groupby("what", sort=False):
+    for placement, rows in pick(data, panel="width").groupby("what", sort=False):
         axes.plot(rows["x"], rows["value"], **placed(placement))
-        axes.text(rows["x"].iloc[-1], rows["value"].iloc[-1] + 0.6, ARM_LABEL[f"stem-{placement}"],
-                  fontsize=SMALLEST, color=colour(placement), ha="right")  # fmt: skip
+        x, y = rows["x"].iloc[-1], rows["value"].iloc[-1] + 0.6
+        axes.text(x, y, ARM_LABEL[f"stem-{placement}"], fontsize=SMALLEST, color=colour(placement), ha="right")
     doubling(axes, "x")
-    axes.set(
-        xlabel="width (4,096 tokens, 16 layers, d_ff = 4 d)", ylabel=f"forward FLOPs saved (%), {BETTER}", ylim=(0, 36)
-    )
+    axes.set(xlabel="width (4,096 tokens, 16 layers, d_ff = 4 d)", ylim=(0, 36))
+    axes.set_ylabel(f"forward FLOPs saved (%), {BETTER}")
 
 
 def draw_decode(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the share of a layer's reads saved in a decode step, against the batch that reads the weights together."""
-    savings = data[data["panel"] == "decode"]
+    savings = pick(data, panel="decode")
     shades = {"512 tokens": ("#9ecae1", "o"), "4,096 tokens": ("#3182bd", "s"), "32,768 tokens": ("#08306b", "^")}
     for what, (shade, marker) in shades.items():
-        rows = savings[savings["what"] == what]
+        rows = pick(savings, what=what)
         axes.plot(rows["x"], rows["value"], color=shade, marker=marker, label=what)
-        printed = savings[savings["what"] == f"Table 1, {what}"]["value"].item()
+        printed = pick(savings, what=f"Table 1, {what}")["value"].item()
         axes.axhline(printed, color=shade, lw=1, ls=(0, (2, 2)))
     axes.plot([], [], color="black", lw=1, ls=(0, (2, 2)), label="Table 1: at any batch")
     doubling(axes, "x")
@@ -147,7 +152,7 @@ def draw_decode(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw_memory(axes: Axes, data: pd.DataFrame) -> None:
     """Draw where the bytes lie in bfloat16: tables against all else."""
-    gigabytes = data[data["panel"] == "memory"].set_index(["model", "what"])["value"]
+    gigabytes = pick(data, panel="memory").set_index(["model", "what"])["value"]
     place, ticks = 0, []
     for model, (label, _) in MODELS.items():
         axes.bar(place, gigabytes[model, "dense"], color=ARM_COLOUR["dense"])
@@ -156,16 +161,16 @@ def draw_memory(axes: Axes, data: pd.DataFrame) -> None:
             place += 1
             rest = gigabytes[model, f"{placement}: all but tables"]
             axes.bar(place, rest, color=ARM_COLOUR["dense"])
-            axes.bar(
-                place, gigabytes[model, f"{placement}: tables"], bottom=rest, color=colour(placement), hatch="//",
-                edgecolor="white", lw=0,
-            )  # fmt: skip
+            tables = gigabytes[model, f"{placement}: tables"]
+            axes.bar(place, tables, bottom=rest, color=colour(placement), hatch="//", edgecolor="white", lw=0)
             ticks.append(f"{label}\n{ARM_LABEL[f'stem-{placement}'].removeprefix('STEM ')}")
         place += 1
     axes.set_xticks(range(len(ticks)), ticks, fontsize=SMALLEST)
     axes.set_ylabel("GB in bfloat16")
-    handles = [plt.Rectangle((0, 0), 1, 1, color=ARM_COLOUR["dense"], label="all but tables"),
-               plt.Rectangle((0, 0), 1, 1, fc="#bbbbbb", ec="white", hatch="//", label="tables")]  # fmt: skip
+    handles = [
+        plt.Rectangle((0, 0), 1, 1, color=ARM_COLOUR["dense"], label="all but tables"),
+        plt.Rectangle((0, 0), 1, 1, fc="#bbbbbb", ec="white", hatch="//", label="tables"),
+    ]
     axes.legend(handles=handles)
 
 
@@ -176,7 +181,7 @@ def draw_moved(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
     """
     for placement in PLACEMENTS:
         for name, dashes in ((panel, (0, (2, 2))), (f"{panel}, distinct", "-")):
-            rows = data[(data["panel"] == name) & (data["model"] == "llama-3.2-1b") & (data["what"] == placement)]
+            rows = pick(data, panel=name, model="llama-3.2-1b", what=placement)
             arm = ARM_LABEL[f"stem-{placement}"] if dashes == "-" else None
             axes.plot(rows["x"], rows["value"], **placed(placement), ls=dashes, markevery=2, label=arm)
     axes.plot([], [], color="black", ls=(0, (2, 2)), lw=1, label="every token")
@@ -188,12 +193,10 @@ def draw_moved(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
 
 def draw_traffic(axes: Axes, data: pd.DataFrame, model: str) -> None:
     """Draw what a rank receives in a training step, by the number of ranks and by what is exchanged."""
-    received = data[(data["panel"] == "traffic") & (data["model"] == model)]
+    received = pick(data, panel="traffic", model=model)
     for what, (arm, label, dashes) in RECEIVING.items():
-        rows = received[received["what"] == what]
-        axes.plot(
-            rows["x"], rows["value"], color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ms=3.5, ls=dashes, label=label
-        )
+        rows = pick(received, what=what)
+        axes.plot(rows["x"], rows["value"], **look(arm) | {"ls": dashes}, ms=3.5, label=label)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xticks(RANKS, [str(ranks) for ranks in RANKS])
@@ -207,10 +210,15 @@ def draw_traffic(axes: Axes, data: pd.DataFrame, model: str) -> None:
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw eight panels."""
     titles = {
-        "a": "Compute saved, by length", "b": "Compute saved, by width", "c": "Reads saved in decoding (1B layer)",
-        "d": "Where the bytes are", "e": "What a prefill moves", "f": "Link that hides a prefill's rows",
-        "g": "Traffic of a training step, 1B", "h": "Traffic of a training step, 350M",
-    }  # fmt: skip
+        "a": "Compute saved, by length",
+        "b": "Compute saved, by width",
+        "c": "Reads saved in decoding (1B layer)",
+        "d": "Where the bytes are",
+        "e": "What a prefill moves",
+        "f": "Link that hides a prefill's rows",
+        "g": "Traffic of a training step, 1B",
+        "h": "Traffic of a training step, 350M",
+    }
     figure, grid = sheet("ab;cd;ef;gh", 11.2, titles)
     length, width, decode, memory, moved, link, *traffics = grid.values()
     draw_length(length, data)

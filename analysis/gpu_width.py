@@ -12,8 +12,8 @@ from stemrepro.measures.base import scores_of
 from stemrepro.measures.losses import arm_losses
 from stemrepro.measures.scores import Scores
 from stemrepro.measures.sizes import lead, sizes
-from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_LABEL, BETTER, SMALL, error_bars, look, sheet
+from stemrepro.report.results import mean_row, pick
+from stemrepro.report.style import ARM_LABEL, BETTER, SMALL, draw_means, look, sheet
 from stemrepro.verdicts.effect import Effect, unpaired
 
 STEM = ("stem-third", "stem-full")
@@ -59,9 +59,9 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     axes = grid["a"]
     for arm in STEM:
         for panel, label in (("ladder", "_"), ("gpu", ARM_LABEL[arm])):
-            rows = data[(data["panel"] == panel) & (data["what"] == arm)]
+            rows = pick(data, panel=panel, what=arm)
             kind = look(arm, hollow=panel == "ladder") | ({} if panel == "ladder" else {"ls": "none"})
-            axes.errorbar(rows["x"].astype(float), rows["value"], yerr=error_bars(rows), label=label, **kind)
+            draw_means(axes, rows["x"], rows, label=label, **kind)
     axes.axhline(0, color="black", lw=0.6)
     axes.set_xscale("log")
     axes.set(xlabel="parameters of dense", ylabel=f"loss below dense's\n(% of bits per byte), {BETTER}")

@@ -8,18 +8,8 @@ from matplotlib.figure import Figure
 from stemrepro.measures.capacity import by_people, costs, level
 from stemrepro.measures.reading import arm_table
 from stemrepro.measures.scores import Scores
-from stemrepro.report.results import mean_row
-from stemrepro.report.style import (
-    ARM_COLOUR,
-    ARM_LABEL,
-    ARM_MARKER,
-    SMALL,
-    SMALLEST,
-    error_bars,
-    look,
-    one_legend,
-    sheet,
-)
+from stemrepro.report.results import mean_row, pick
+from stemrepro.report.style import ARM_LABEL, SMALL, SMALLEST, draw_means, look, one_legend, sheet
 from stemrepro.verdicts.effect import of_share
 
 LAW = 2.0
@@ -49,13 +39,13 @@ def collect(scores: Scores) -> pd.DataFrame:
 
 def draw_known(axes: Axes, data: pd.DataFrame, scores: Scores) -> None:
     """Draw bits known against bits told."""
-    measured = data[data["panel"] == "known"]
+    measured = pick(data, panel="known")
     told_bits = np.array(sorted(measured["x"].astype(float).unique()))
     axes.plot(told_bits, told_bits, color="black", lw=0.7, ls=":")
     axes.text(told_bits[-1], told_bits[-1], "all of it ", fontsize=SMALLEST, ha="right", va="bottom")
     for arm in scores.recipe.arms:
-        rows = measured[measured["what"] == arm]
-        axes.errorbar(rows["x"].astype(float), rows["value"], yerr=error_bars(rows), **look(arm), label=ARM_LABEL[arm])
+        rows = pick(measured, what=arm)
+        draw_means(axes, rows["x"], rows, **look(arm), label=ARM_LABEL[arm])
     axes.set_xscale("log", base=2)
     axes.set_xticks(told_bits, [f"{bits / 1000:g}k" for bits in told_bits])
     axes.set(xlabel="bits told", ylabel="bits known")
@@ -64,16 +54,9 @@ def draw_known(axes: Axes, data: pd.DataFrame, scores: Scores) -> None:
 
 def draw_per(axes: Axes, data: pd.DataFrame, scores: Scores, what: str, label: str) -> None:
     """Draw the most bits that an arm knows at any number of people, over a cost."""
-    ratios = data[data["panel"] == f"per {what}"].set_index("what").reindex(scores.recipe.arms)
+    ratios = pick(data, panel=f"per {what}").set_index("what").reindex(scores.recipe.arms)
     for place, (arm, row) in enumerate(ratios.iterrows()):
-        axes.errorbar(
-            row["value"],
-            place,
-            xerr=error_bars(row)[:, None],
-            fmt=ARM_MARKER[arm],
-            color=ARM_COLOUR[arm],
-            ms=5,
-        )
+        draw_means(axes, place, row, sideways=True, **look(arm, joined=False), ms=5)
     axes.set_yticks(
         range(len(ratios)), [ARM_LABEL[arm].replace(" (control)", "") for arm in ratios.index], fontsize=SMALL
     )

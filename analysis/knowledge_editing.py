@@ -10,14 +10,14 @@ from matplotlib.figure import Figure
 from stemrepro.measures.knowledge import closer, recall, share_of, trials
 from stemrepro.measures.reading import arm_table
 from stemrepro.measures.scores import Scores
-from stemrepro.report.results import mean_row
+from stemrepro.report.results import mean_row, pick
 from stemrepro.report.style import (
     ARM_COLOUR,
     ARM_LABEL,
     ARM_MARKER,
     FAINT,
     SMALLEST,
-    error_bars,
+    draw_means,
     look,
     one_legend,
     sheet,
@@ -68,14 +68,8 @@ def _example(scores: Scores) -> list[dict]:
     ]
     which = (edits.cases[["source", "target", "relation"]] == EXAMPLE).all(axis=1).to_numpy()
     if which.any():
-        rows.append(
-            {
-                "panel": "probability of the new answer",
-                "what": "example",
-                "x": "",
-                "value": float(np.nanmean(new[:, which])),
-            }
-        )
+        mean = float(np.nanmean(new[:, which]))
+        rows.append({"panel": "probability of the new answer", "what": "example", "x": "", "value": mean})
     return rows
 
 
@@ -107,16 +101,9 @@ def _dots(axes: Axes, rows: pd.DataFrame, names: dict[str, str], arms: list[str]
     """Draw a row per method with a dot per arm."""
     shifts = np.linspace(-0.32, 0.32, len(arms)) if len(arms) > 1 else [0.0]
     for shift, arm in zip(shifts, arms, strict=True):
-        means = rows[rows["what"] == arm].set_index("x").reindex(names)
+        means = pick(rows, what=arm).set_index("x").reindex(names)
         places = np.arange(len(names)) + shift
-        axes.errorbar(
-            means["value"],
-            places,
-            xerr=error_bars(means),
-            fmt=ARM_MARKER[arm],
-            color=ARM_COLOUR[arm],
-            label=ARM_LABEL[arm],
-        )
+        draw_means(axes, places, means, sideways=True, **look(arm, joined=False), label=ARM_LABEL[arm])
     axes.set_yticks(range(len(names)), names.values())
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(-3, 103)
@@ -127,19 +114,19 @@ def _dots(axes: Axes, rows: pd.DataFrame, names: dict[str, str], arms: list[str]
 def draw_layers(axes: Axes, data: pd.DataFrame, scores: Scores) -> None:
     """Draw success against the number of layers whose rows are exchanged, from the lowest up."""
     for arm in scores.recipe.arms:
-        rows = data[(data["panel"] == "success") & (data["what"] == arm)].set_index("x")
+        rows = pick(data, panel="success", what=arm).set_index("x")
         doses = [name for name in rows.index if name.startswith("layers-")]  # in order, and "rows" is all of them
         shown = rows.loc[[*doses, "rows"]]
         counts = np.arange(1, len(shown) + 1)
-        axes.errorbar(counts, shown["value"], yerr=error_bars(shown), **look(arm), label=ARM_LABEL[arm])
+        draw_means(axes, counts, shown, **look(arm), label=ARM_LABEL[arm])
     axes.set(xlabel="tables exchanged (lowest first)", ylabel="target's answer first (%)", ylim=(-3, 103))
     axes.xaxis.get_major_locator().set_params(integer=True)
 
 
 def draw_example(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the share of cases below each probability of the new answer, and where the paper's example lies."""
-    probabilities = data[data["panel"] == "probability of the new answer"]
-    cases, example = probabilities[probabilities["what"] == "cases"], probabilities[probabilities["what"] == "example"]
+    probabilities = pick(data, panel="probability of the new answer")
+    cases, example = pick(probabilities, what="cases"), pick(probabilities, what="example")
     axes.plot(cases["value"].astype(float), 100 * cases["x"].astype(float), color=ARM_COLOUR[MAIN], lw=1.3)
     for value in example["value"]:
         axes.axvline(value, color="black", lw=0.8, ls=":")
@@ -149,37 +136,25 @@ def draw_example(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw_recall(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the facts recalled by each arm."""
-    recalls = data[data["panel"] == "recall"]
+    recalls = pick(data, panel="recall")
     names = list(dict.fromkeys(recalls["x"]))
     arms = list(dict.fromkeys(recalls["what"]))
     for shift, arm in zip(np.linspace(-0.3, 0.3, len(arms)), arms, strict=True):
-        rows = recalls[recalls["what"] == arm].set_index("x").reindex(names)
-        axes.errorbar(
-            rows["value"],
-            np.arange(len(names)) + shift,
-            xerr=error_bars(rows),
-            fmt=ARM_MARKER[arm],
-            color=ARM_COLOUR[arm],
-            label=ARM_LABEL[arm],
-        )
+        rows = pick(recalls, what=arm).set_index("x").reindex(names)
+        places = np.arange(len(names)) + shift
+        draw_means(axes, places, rows, sideways=True, **look(arm, joined=False), label=ARM_LABEL[arm])
     axes.set_yticks(range(len(names)), [name.replace(", ", ",\n") for name in names])
     axes.set(xlabel="answer is first (% of facts)", xlim=(-3, 103), ylim=(len(names) - 0.5, -0.5))
 
 
 def draw_relations(axes: Axes, data: pd.DataFrame) -> None:
     """Draw success by relation, for rows and for the input embedding."""
-    successes = data[data["panel"] == "by relation"]
+    successes = pick(data, panel="by relation")
     names = list(dict.fromkeys(successes["x"]))
     for shift, (method, fill) in zip((-0.12, 0.12), (("rows", "full"), ("input", "none")), strict=True):
-        rows = successes[successes["what"] == method].set_index("x").reindex(names)
-        axes.errorbar(
-            rows["value"],
-            np.arange(len(names)) + shift,
-            xerr=error_bars(rows),
-            fmt=ARM_MARKER[MAIN],
-            color=ARM_COLOUR[MAIN],
-            fillstyle=fill,
-        )
+        rows = pick(successes, what=method).set_index("x").reindex(names)
+        places = np.arange(len(names)) + shift
+        draw_means(axes, places, rows, sideways=True, fmt=ARM_MARKER[MAIN], color=ARM_COLOUR[MAIN], fillstyle=fill)
     axes.set_yticks(range(len(names)), names)
     axes.set(xlabel="target's answer first (%), STEM full", xlim=(-3, 103), ylim=(len(names) - 0.5, -0.5))
 
@@ -195,7 +170,7 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
         "f": "The paper's example",
     }
     figure, grid = sheet("ab;ac;de;df", 8.4, titles)
-    success = data[data["panel"] == "success"]
+    success = pick(data, panel="success")
     _dots(grid["a"], success, EXCHANGED, list(scores.recipe.arms))
     one_legend(figure, [grid["a"]], columns=6)
     _dots(grid["b"], success, LENGTHS, [MAIN])

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from stemrepro.measures.leaderboard import FLOPS, SIZE, TIME, costs, lead, places, size, tracks
 from stemrepro.measures.scores import Scores
 from stemrepro.report.forest import draw_forest, name_rows
-from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALL, SMALLEST, error_bars, sheet
+from stemrepro.report.results import mean_row, pick
+from stemrepro.report.style import ARM_LABEL, PLAIN, SMALL, SMALLEST, draw_means, look, note, sheet
 
 TITLES = {FLOPS: "Equal FLOPs", SIZE: "Equal size", TIME: "Equal time"}
 LEAD = "below dense's loss (%) →"
@@ -36,7 +36,7 @@ def collect(scores: Scores) -> pd.DataFrame:
 
 def draw_ranks(axes: Axes, data: pd.DataFrame, track: str, order: list[str]) -> None:
     """Draw the leads of methods on a track, with the ranks there that they may have; what has none isn't drawn."""
-    rows = data[data["x"] == track]
+    rows = pick(data, x=track)
     values = rows.set_index(["panel", "what"])["value"]
     ranked = [arm for arm in order if ("rank", arm) in values.index]
     draw_forest(axes, rows[(rows["panel"] == "lead") & rows["what"].isin(ranked)], order, LEAD)
@@ -47,23 +47,16 @@ def draw_ranks(axes: Axes, data: pd.DataFrame, track: str, order: list[str]) -> 
         if arm in ranked:
             best, worst = (int(values[which, arm]) for which in ("best rank", "worst rank"))
             words = f"{best}" if best == worst else f"{best}-{worst}"
-        axes.annotate(
-            words, (1.0, place), (4, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center",
-            fontsize=SMALLEST,
-        )  # fmt: skip
-    above = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": SMALLEST}
-    axes.annotate("rank", (1.0, 1.0), (4, 2), **above)
+        note(axes, words, (1.0, place), (4, 0), xycoords=("axes fraction", "data"))
+    note(axes, "rank", (1.0, 1.0), (4, 2), xycoords="axes fraction", va="baseline")
 
 
 def draw_against(axes: Axes, data: pd.DataFrame, order: list[str], cost: str, label: str, ticks: list[float]) -> None:
     """Draw the leads of methods at equal FLOPs against a cost over dense's, on a logarithmic axis."""
-    values = data[data["x"] == FLOPS].set_index(["panel", "what"])
+    values = pick(data, x=FLOPS).set_index(["panel", "what"])
     for arm in (arm for arm in order if (cost, arm) in values.index):
         row, over = values.loc[("lead", arm)], values["value"][cost, arm] / values["value"][cost, "dense"]
-        axes.errorbar(
-            over, row["value"], yerr=error_bars(row)[:, None], fmt=ARM_MARKER[arm], color=ARM_COLOUR[arm], ms=5,
-            label=ARM_LABEL[arm],
-        )  # fmt: skip
+        draw_means(axes, over, row, **look(arm, joined=False), ms=5, label=ARM_LABEL[arm])
     axes.axhline(0, color="black", lw=0.6)
     axes.set_xscale("log")
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -74,7 +67,7 @@ def draw_against(axes: Axes, data: pd.DataFrame, order: list[str], cost: str, la
 def draw_widths(axes: Axes, data: pd.DataFrame, order: list[str], width: int) -> None:
     """Add the leads at equal FLOPs and another width, hollow."""
     for smaller in [track for track in data["x"].dropna().unique() if track.startswith(f"{FLOPS},")]:
-        rows = data[(data["x"] == smaller) & (data["panel"] == "lead")]
+        rows = pick(data, x=smaller, panel="lead")
         draw_forest(axes, rows[rows["what"] != "dense"], order, LEAD, hollow=True, shift=0.3)
         axes.plot([], [], "o", color=PLAIN, label=f"width {width}")
         axes.plot([], [], "o", color=PLAIN, mfc="white", label=smaller.removeprefix(f"{FLOPS}, "))
@@ -83,7 +76,7 @@ def draw_widths(axes: Axes, data: pd.DataFrame, order: list[str], width: int) ->
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw the leads on all tracks with the ranks that they leave, those of controls, and what methods cost."""
-    leads = data[(data["x"] == FLOPS) & (data["panel"] == "lead")].sort_values("value", ascending=False)
+    leads = pick(data, x=FLOPS, panel="lead").sort_values("value", ascending=False)
     is_ranked = leads["what"].isin(data.loc[data["panel"] == "rank", "what"])
     order, others = list(leads.loc[is_ranked, "what"]), list(leads.loc[~is_ranked, "what"])
     tracks = {track: title for track, title in TITLES.items() if (data["x"] == track).any()}

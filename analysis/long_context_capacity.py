@@ -11,7 +11,7 @@ from stemrepro.measures.scores import Scores
 from stemrepro.measures.text import TextCounts, experts_touched, text_counts
 from stemrepro.model.config import layers_of
 from stemrepro.model.cost import expected_distinct
-from stemrepro.report.results import mean_row
+from stemrepro.report.results import mean_row, pick
 from stemrepro.report.style import (
     ARM_COLOUR,
     ARM_LABEL,
@@ -23,8 +23,10 @@ from stemrepro.report.style import (
     SOURCE_COLOUR,
     SOURCE_DASHES,
     doubling,
-    error_bars,
-    plt,
+    draw_band,
+    draw_means,
+    entry,
+    look,
     sheet,
 )
 from stemrepro.verdicts.effect import Effect
@@ -101,16 +103,13 @@ def loss_rows(scores: Scores) -> list[dict]:
 def draw_distinct(axes: Axes, data: pd.DataFrame, vocab: int) -> None:
     """Draw distinct tokens against length by source, with Heaps' exponent in the legend."""
     for source in [name for name in SOURCE_COLOUR if name in set(data["what"])]:
-        counts = data[(data["panel"] == f"distinct, {vocab}") & (data["what"] == source)]
-        fit = data[(data["panel"] == f"Heaps b, {vocab}") & (data["what"] == source)].iloc[0]
+        counts = pick(data, panel=f"distinct, {vocab}", what=source)
+        fit = pick(data, panel=f"Heaps b, {vocab}", what=source).iloc[0]
         label = f"{source}: b = {fit['value']:.3f} ({fit['ci_low']:.3f} to {fit['ci_high']:.3f})"
-        axes.plot(
-            counts["x"], counts["value"], color=SOURCE_COLOUR[source], ls=SOURCE_DASHES[source], lw=1.3, label=label
-        )
-        axes.fill_between(
-            counts["x"].astype(float), counts["ci_low"], counts["ci_high"], color=SOURCE_COLOUR[source], alpha=0.2, lw=0
-        )
-    zipf = data[data["what"] == "Zipf, independent draws"]
+        colour, dashes = SOURCE_COLOUR[source], SOURCE_DASHES[source]
+        axes.plot(counts["x"], counts["value"], color=colour, ls=dashes, lw=1.3, label=label)
+        draw_band(axes, counts["x"], counts, colour)
+    zipf = pick(data, what="Zipf, independent draws")
     axes.plot(zipf["x"], zipf["value"], color="black", lw=0.7, label="Zipf, independent draws")
     doubling(axes, "x", "y")
     axes.set(xlabel="tokens of context", ylabel=f"distinct tokens (of {vocab:,})")
@@ -120,16 +119,14 @@ def draw_distinct(axes: Axes, data: pd.DataFrame, vocab: int) -> None:
 
 def draw_touched(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the share of a layer's table rows, and of an equally large MoE's experts, that a context touches."""
-    shares = data[data["panel"] == "share touched"]
+    shares = pick(data, panel="share touched")
     for name, colour in zip(
         ("STEM tables", *MOES), (ARM_COLOUR["stem-full"], "#252525", "#737373", "#b0b0b0"), strict=True
     ):
-        line = shares[shares["what"] == name]
+        line = pick(shares, what=name)
         axes.plot(line["x"], 100 * line["value"], color=colour, lw=1.6 if name == "STEM tables" else 1.1, label=name)
         if name == "STEM tables":
-            axes.fill_between(
-                line["x"].astype(float), 100 * line["ci_low"], 100 * line["ci_high"], color=colour, alpha=0.2, lw=0
-            )
+            draw_band(axes, line["x"], line, colour, 0.01)
     doubling(axes, "x")
     axes.set(xlabel="tokens of context", ylabel="touched (% of table or experts)", ylim=(0, 105))
     axes.legend(loc="center right")
@@ -138,23 +135,10 @@ def draw_touched(axes: Axes, data: pd.DataFrame) -> None:
 def draw_active(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the table parameters that a context touches in the paper's 350M shape, by placement."""
     for placement, dashes in zip(("third", "half", "full"), DASHES, strict=False):
-        parameters = data[(data["panel"] == "active parameters") & (data["what"] == placement)]
-        axes.plot(
-            parameters["x"],
-            parameters["value"],
-            color=ARM_COLOUR[f"stem-{placement}"],
-            ls=dashes,
-            lw=1.3,
-            label=ARM_LABEL[f"stem-{placement}"],
-        )
-        axes.fill_between(
-            parameters["x"].astype(float),
-            parameters["ci_low"],
-            parameters["ci_high"],
-            color=ARM_COLOUR[f"stem-{placement}"],
-            alpha=0.2,
-            lw=0,
-        )
+        parameters = pick(data, panel="active parameters", what=placement)
+        colour, label = ARM_COLOUR[f"stem-{placement}"], ARM_LABEL[f"stem-{placement}"]
+        axes.plot(parameters["x"], parameters["value"], color=colour, ls=dashes, lw=1.3, label=label)
+        draw_band(axes, parameters["x"], parameters, colour)
     doubling(axes, "x")
     axes.set_yscale("log")
     axes.set(xlabel="tokens of context", ylabel="parameters (M), 350M shape")
@@ -165,27 +149,20 @@ def draw_cache(axes: Axes, data: pd.DataFrame) -> None:
     """Draw hit rates against cache size: over all tokens, and over what de-duplication leaves."""
     for which, colour in (("every token", ARM_COLOUR["stem-third"]), ("distinct in a chunk", ARM_COLOUR["token-only"])):
         for policy, dashes in POLICIES.items():
-            rates = data[(data["panel"] == f"cache, {which}") & (data["what"] == policy)]
+            rates = pick(data, panel=f"cache, {which}", what=policy)
             axes.plot(rates["x"], rates["value"], color=colour, ls=dashes, lw=1.2)
             if policy == "LFU":
-                axes.fill_between(
-                    rates["x"].astype(float),
-                    rates["ci_low"],
-                    rates["ci_high"].clip(upper=100),
-                    color=colour,
-                    alpha=0.15,
-                    lw=0,
-                )
+                draw_band(axes, rates["x"], rates.assign(ci_high=rates["ci_high"].clip(upper=100)), colour, alpha=0.15)
     axes.axhline(80, color="black", lw=0.8)
     axes.text(0.8, 81, "paper: above 80%", fontsize=SMALLEST, ha="left", va="bottom")
     handles = [
-        plt.Line2D([], [], color=ARM_COLOUR["stem-third"], label="every token"),
-        plt.Line2D([], [], color=ARM_COLOUR["token-only"], label="distinct tokens of a\n128-token chunk"),
+        entry("every token", color=ARM_COLOUR["stem-third"]),
+        entry("distinct tokens of a\n128-token chunk", color=ARM_COLOUR["token-only"]),
     ]
-    handles += [plt.Line2D([], [], color="black", ls=dashes, lw=1, label=name) for name, dashes in POLICIES.items()]
+    handles += [entry(name, color="black", ls=dashes, lw=1) for name, dashes in POLICIES.items()]
     axes.legend(handles=handles, loc="lower right")
     axes.set_xscale("log", base=2)
-    ticks = sorted(data[data["panel"] == "cache, every token"]["x"].unique())
+    ticks = sorted(pick(data, panel="cache, every token")["x"].unique())
     axes.set_xticks([t for t in ticks if t != 10], [f"{t:.1f}" if t < 3 else f"{t:.0f}" for t in ticks if t != 10])
     axes.set(xlabel="cache (% of a table's rows)", ylabel="hit rate (%)", ylim=(0, 102))
 
@@ -193,15 +170,9 @@ def draw_cache(axes: Axes, data: pd.DataFrame) -> None:
 def draw_position(axes: Axes, data: pd.DataFrame) -> None:
     """Draw paired differences by position in the block."""
     for shift, (label, arm) in zip((0.1, 0, -0.1), PAIRS.values(), strict=True):
-        differences = data[(data["panel"] == "by position") & (data["what"] == label)]
-        axes.errorbar(
-            np.arange(len(differences)) + shift,
-            differences["value"],
-            yerr=error_bars(differences),
-            color=ARM_COLOUR[arm],
-            marker=ARM_MARKER[arm],
-            label=label,
-        )
+        differences = pick(data, panel="by position", what=label)
+        places = np.arange(len(differences)) + shift
+        draw_means(axes, places, differences, color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], label=label)
     names = [str(int(x)) if x < 2 else f"{int(x)}-{2 * int(x) - 1}" for x in differences["x"]]
     axes.set_xticks(range(len(differences)), names, fontsize=SMALLEST)
     axes.axhline(0, color="black", lw=0.6)
@@ -214,14 +185,7 @@ def draw_growth(axes: Axes, data: pd.DataFrame) -> None:
     """Draw how much a difference grows on the same targets when the first half of the block stands before them."""
     for shift, (label, arm) in zip((0.08, 0, -0.08), PAIRS.values(), strict=True):
         growth = data[data["panel"].isin(["growth, shuffled", "growth, intact"]) & (data["what"] == label)]
-        axes.errorbar(
-            np.arange(1, 3) + shift,
-            growth["value"],
-            yerr=error_bars(growth),
-            color=ARM_COLOUR[arm],
-            fmt=ARM_MARKER[arm],
-            label=label,
-        )
+        draw_means(axes, np.arange(1, 3) + shift, growth, **look(arm, joined=False), label=label)
     length = int(growth["x"].iloc[0])
     axes.plot(0, 0, "o", color="black", ms=4)
     axes.set_xticks(

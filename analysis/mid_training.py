@@ -11,8 +11,8 @@ from stemrepro.config.address import MAIN
 from stemrepro.measures.losses import arm_losses, contrast
 from stemrepro.measures.mid_training import ANEW, KEPT, TEXTS, anew, sightings, stages
 from stemrepro.measures.scores import Scores
-from stemrepro.report.results import mean_row, window_rows
-from stemrepro.report.style import ARM_LABEL, GAIN, LESS, error_bars, look, one_legend, sheet
+from stemrepro.report.results import mean_row, pick, window_rows
+from stemrepro.report.style import ARM_LABEL, GAIN, LESS, draw_means, look, one_legend, sheet
 from stemrepro.verdicts.effect import Effect
 
 BEFORE = "prose, before"
@@ -59,18 +59,12 @@ def draw_leads(axes: Axes, data: pd.DataFrame) -> None:
     """Draw leads over dense by kind of text; open markers where tables were drawn anew."""
     places = {name: number for number, name in enumerate((BEFORE, *TEXTS))}
     kept = data[data["panel"].isin([f"lead, {MAIN}", f"lead, {KEPT}"])]
-    anew = data[data["panel"] == f"lead, {ANEW}"]
+    anew = pick(data, panel=f"lead, {ANEW}")
     lines = [(KEPT, arm, leads) for arm, leads in kept.groupby("what", sort=False)]
     lines += [(ANEW, arm, leads) for arm, leads in anew.groupby("what", sort=False)]
     for shift, (variant, arm, leads) in zip(np.linspace(-0.26, 0.26, len(lines)), lines, strict=True):
         at = leads["x"].map(places).astype(float) + shift
-        axes.errorbar(
-            at,
-            leads["value"],
-            yerr=error_bars(leads),
-            **look(arm, hollow=variant == ANEW) | {"ls": "none"},
-            label=label(arm, variant),
-        )
+        draw_means(axes, at, leads, **look(arm, hollow=variant == ANEW) | {"ls": "none"}, label=label(arm, variant))
     axes.axhline(0, color="black", lw=0.6)
     axes.axvline(0.5, color="#999999", lw=0.6, ls=":")
     axes.set_xticks(range(len(places)), ["prose\nbefore", *(f"{text}\nafter" for text in TEXTS)])
@@ -80,24 +74,19 @@ def draw_leads(axes: Axes, data: pd.DataFrame) -> None:
 def draw_training(axes: Axes, data: pd.DataFrame) -> None:
     """Draw training losses of the stage: tables kept, and drawn anew."""
     for variant, dashes in DASHES.items():
-        for arm, line in data[data["panel"] == f"training, {variant}"].groupby("what", sort=False):
-            axes.errorbar(
-                line["x"].astype(float) / 1000,
-                line["value"],
-                yerr=error_bars(line),
-                **look(arm, hollow=variant == ANEW) | {"ls": dashes},
-                label=label(arm, variant),
-            )
+        for arm, line in pick(data, panel=f"training, {variant}").groupby("what", sort=False):
+            looks = look(arm, hollow=variant == ANEW) | {"ls": dashes}
+            draw_means(axes, line["x"].astype(float) / 1000, line, **looks, label=label(arm, variant))
     axes.set(xlabel="tokens of the stage (thousands)", ylabel=f"{LESS}, training loss\n(nats/token)")
 
 
 def draw_anew(axes: Axes, data: pd.DataFrame) -> None:
     """Draw what tables drawn anew cost at the end of a further stage, against how often it reads a row."""
-    for arm, line in data[data["panel"] == "anew"].groupby("what", sort=False):
-        axes.errorbar(line["x"].astype(float), line["value"], yerr=error_bars(line), **look(arm), label=ARM_LABEL[arm])
+    for arm, line in pick(data, panel="anew").groupby("what", sort=False):
+        draw_means(axes, line["x"], line, **look(arm), label=ARM_LABEL[arm])
     axes.axhline(0, color="black", lw=0.6)
     axes.set_xscale("log", base=2)
-    ticks = sorted(data[data["panel"] == "anew"]["x"].astype(float).unique())
+    ticks = sorted(pick(data, panel="anew")["x"].astype(float).unique())
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.set(xlabel="sightings of a row in the stage", ylabel="cost of tables drawn anew (nats/token)")
 

@@ -11,16 +11,17 @@ from stemrepro.measures.scores import Scores
 from stemrepro.measures.study import table
 from stemrepro.model.config import layers_of
 from stemrepro.model.cost import expected_distinct
-from stemrepro.report.results import mean_row
-from stemrepro.report.style import HUES, PLAIN, SMALLEST, doubling, error_bars, sheet
+from stemrepro.report.results import mean_row, pick
+from stemrepro.report.style import HUES, PLAIN, SMALLEST, doubling, draw_band, draw_means, sheet
 
 SOURCES = {"speeches": "blue", "bible": "orange", "factbook": "green", "plays": "purple"}
 ZIPF = "Zipf, independent draws"
 TOUCHED = {
-    "full": ("rows of STEM full", "orange", "-"), "third": ("rows of STEM 1/3", "green", "-"),
+    "full": ("rows of STEM full", "orange", "-"),
+    "third": ("rows of STEM 1/3", "green", "-"),
     "embedding": ("rows of the input embedding,\nin dense too", "grey", "-"),
     "matrices": ("up-projections that\nSTEM full replaces", "blue", "--"),
-}  # fmt: skip
+}
 LEADS = {
     "third": ("STEM 1/3 - dense", "green", "o"),
     "full": ("STEM full - dense; STEM full is worse than a guess", "orange", "D"),
@@ -34,16 +35,13 @@ def count_rows(counts: pd.DataFrame) -> list[dict]:
         for name, label in (("distinct", source), ("drawn", f"{source}, drawn")):
             rows.append(mean_row("distinct", label, length, by_document(part[name])))
     longest = counts["length"].max()
-    whole = counts[counts["document"].isin(counts[counts["length"] == longest]["document"])]
+    whole = counts[counts["document"].isin(pick(counts, length=longest)["document"])]
     full = len(layers_of("full", shape["layers"]))
-    each = {
-        "full": full * shape["ffn_width"], "third": len(layers_of("third", shape["layers"])) * shape["ffn_width"],
-        "embedding": shape["width"],
-    }  # fmt: skip
+    each = {name: len(layers_of(name, shape["layers"])) * shape["ffn_width"] for name in ("full", "third")}
+    each |= {"embedding": shape["width"]}
     for length, part in whole.groupby("length"):
-        rows.append(
-            {"panel": "distinct", "what": ZIPF, "x": length, "value": expected_distinct(length, shape["vocab"])}
-        )
+        zipf = expected_distinct(length, shape["vocab"])
+        rows.append({"panel": "distinct", "what": ZIPF, "x": length, "value": zipf})
         distinct = by_document(part["distinct"])
         rows += [mean_row("parameters", name, length, distinct, 1 / size) for name, size in each.items()]
         matrices = full * shape["ffn_width"] * shape["width"]
@@ -67,11 +65,11 @@ def draw_distinct(axes: Axes, data: pd.DataFrame) -> None:
     """Draw distinct tokens by source against context: of documents, and of tokens drawn from the source."""
     for marker, (source, hue) in zip("os^D", SOURCES.items(), strict=True):
         for what, dashes, label in ((source, "-", source), (f"{source}, drawn", "--", None)):
-            rows = data[(data["panel"] == "distinct") & (data["what"] == what)]
+            rows = pick(data, panel="distinct", what=what)
             style = {"color": HUES[hue], "ls": dashes, "lw": 1.2, "marker": marker, "ms": 4}
             axes.plot(rows["x"].astype(float), rows["value"], label=label, **style)
     axes.plot([], [], color=PLAIN, ls="--", lw=1.2, label="drawn from the source")
-    zipf = data[(data["panel"] == "distinct") & (data["what"] == ZIPF)]
+    zipf = pick(data, panel="distinct", what=ZIPF)
     axes.plot(zipf["x"].astype(float), zipf["value"], color="black", lw=0.7, label=ZIPF)
     doubling(axes, "x", "y")
     axes.set(xlabel="tokens of context", ylabel="distinct tokens")
@@ -81,11 +79,11 @@ def draw_distinct(axes: Axes, data: pd.DataFrame) -> None:
 def draw_parameters(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the parameters that a context touches, in tables and in dense's input embedding."""
     for marker, (name, (label, hue, dashes)) in zip("Dos^", TOUCHED.items(), strict=True):
-        rows = data[(data["panel"] == "parameters") & (data["what"] == name)]
+        rows = pick(data, panel="parameters", what=name)
         x = rows["x"].astype(float)
         axes.plot(x, rows["value"] / 1e6, color=HUES[hue], ls=dashes, lw=1.4, marker=marker, ms=4, label=label)
         if name != "matrices":
-            axes.fill_between(x, rows["ci_low"] / 1e6, rows["ci_high"] / 1e6, color=HUES[hue], alpha=0.2, lw=0)
+            draw_band(axes, x, rows, HUES[hue], 1e6)
     doubling(axes, "x")
     axes.set_yscale("log")
     axes.set_ylim(top=50 * axes.get_ylim()[1])  # for the legend
@@ -95,24 +93,16 @@ def draw_parameters(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw_worth(axes: Axes, data: pd.DataFrame) -> None:
     """Draw what context is worth beyond dense's, and to dense, against its length."""
-    dense = data[(data["panel"] == "worth") & (data["what"] == "dense")]
-    axes.errorbar(
-        dense["x"].astype(float), dense["value"], yerr=error_bars(dense), color=HUES["grey"], marker="s", ms=4, lw=1,
-        ls="--", label="dense",
-    )  # fmt: skip
+    dense = pick(data, panel="worth", what="dense")
+    draw_means(axes, dense["x"], dense, color=HUES["grey"], marker="s", ms=4, lw=1, ls="--", label="dense")
     for model, (label, hue, marker) in LEADS.items():
-        rows = data[(data["panel"] == "growth") & (data["what"] == model)]
-        axes.errorbar(
-            rows["x"].astype(float), rows["value"], yerr=error_bars(rows), color=HUES[hue], marker=marker, ms=5, lw=1,
-            label=label,
-        )  # fmt: skip
+        rows = pick(data, panel="growth", what=model)
+        draw_means(axes, rows["x"], rows, color=HUES[hue], marker=marker, ms=5, lw=1, label=label)
     doubling(axes, "x")
     axes.axhline(0, color="black", lw=0.6)
     axes.set_yscale("symlog", linthresh=0.5)
-    axes.set(
-        xlabel="tokens of context before the same targets",
-        ylabel="what context takes off the loss\nafter the shortest (nats/token)",
-    )
+    axes.set_xlabel("tokens of context before the same targets")
+    axes.set_ylabel("what context takes off the loss\nafter the shortest (nats/token)")
     axes.legend(fontsize=SMALLEST)
 
 

@@ -9,13 +9,15 @@ from matplotlib.figure import Figure
 from stemrepro.measures import model_scores
 from stemrepro.measures.model_scores import CHANCE, DENSE, MEAN, TASKS, choices, mcnemar, most_frequent, share
 from stemrepro.measures.scores import Scores
-from stemrepro.report.results import mean_row
-from stemrepro.report.style import FAINT, HUES, PLAIN, SMALL, SMALLEST, error_bars, one_legend, sheet
+from stemrepro.report.results import mean_row, pick
+from stemrepro.report.style import FAINT, HUES, PLAIN, SMALL, SMALLEST, draw_means, one_legend, sheet
 
 MODELS = {
-    "dense": ("dense", "blue", "o"), "stem-third": ("STEM 1/3", "orange", "D"),
-    "stem-third-trained": ("STEM 1/3, trained on", "green", "^"), "stem-full": ("STEM full", "purple", "s"),
-}  # fmt: skip
+    "dense": ("dense", "blue", "o"),
+    "stem-third": ("STEM 1/3", "orange", "D"),
+    "stem-third-trained": ("STEM 1/3, trained on", "green", "^"),
+    "stem-full": ("STEM full", "purple", "s"),
+}
 ROWS = {MEAN: "mean of the six"} | {task: label for task, (label, _) in TASKS.items()}
 PAPER = {
     "350M": ("table-3-350m", ("stem-third", "stem-full"), "D"),
@@ -59,21 +61,12 @@ def collect(scores: Scores) -> pd.DataFrame:
 
 def draw_marks(axes: Axes, data: pd.DataFrame, panel: str) -> None:
     """Draw each model's means with their intervals, a row per task."""
-    found = [model for model in MODELS if model in set(data[data["panel"] == panel]["x"])]
+    found = [model for model in MODELS if model in set(pick(data, panel=panel)["x"])]
     for number, model in enumerate(found):
         label, hue, marker = MODELS[model]
-        rows = data[(data["panel"] == panel) & (data["x"] == model)].set_index("what").loc[list(ROWS)]
+        rows = pick(data, panel=panel, x=model).set_index("what").loc[list(ROWS)]
         places = [place + 0.5 * (number + 0.5) / len(found) - 0.25 for place in range(len(ROWS))]
-        axes.errorbar(
-            rows["value"],
-            places,
-            xerr=error_bars(rows),
-            color=HUES[hue],
-            marker=marker,
-            ms=5,
-            ls="none",
-            label=label,
-        )
+        draw_means(axes, places, rows, sideways=True, color=HUES[hue], marker=marker, ms=5, ls="none", label=label)
 
 
 def name_rows(axes: Axes, names: list[str]) -> None:
@@ -86,12 +79,12 @@ def name_rows(axes: Axes, names: list[str]) -> None:
 def draw_accuracy(axes: Axes, data: pd.DataFrame) -> None:
     """Draw accuracies with chance and the card's."""
     draw_marks(axes, data, "accuracy")
-    chance = data[data["panel"] == CHANCE].set_index("what")["value"]
+    chance = pick(data, panel=CHANCE).set_index("what")["value"]
     for place, task in enumerate(ROWS):
         axes.plot([chance[task]] * 2, [place - 0.4, place + 0.4], color="black", lw=1.1, ls=(0, (2, 1.2)))
     axes.plot([], [], color="black", lw=1.1, ls=(0, (2, 1.2)), label="chance")
     for whose, colour in (("card", "black"), ("card of the base model", PLAIN)):
-        rows = data[data["panel"] == whose]
+        rows = pick(data, panel=whose)
         places = [list(ROWS).index(task) - 0.38 for task in rows["what"]]
         size = 6 if whose == "card" else 4
         axes.plot(rows["value"], places, "d", mfc="white", mec=colour, ms=size, ls="none", label=whose)
@@ -101,13 +94,13 @@ def draw_accuracy(axes: Axes, data: pd.DataFrame) -> None:
 def draw_differences(axes: Axes, data: pd.DataFrame) -> None:
     """Draw what conversion changes, with McNemar's p."""
     draw_marks(axes, data, "less dense")
-    tests = data[data["panel"] == "McNemar's p"].pivot(index="what", columns="x", values="value")
+    tests = pick(data, panel="McNemar's p").pivot(index="what", columns="x", values="value")
     for place, task in enumerate(ROWS):
         if task in tests.index:
             found = [tests[model][task] for model in MODELS if model in tests]
             words = ", ".join(f"{p:.3f}" if p >= 0.001 else "<0.001" for p in found)
-            axes.text(1.0, place + 0.42, f"p {words}", transform=axes.get_yaxis_transform(), ha="right",
-                      fontsize=SMALLEST, color=PLAIN)  # fmt: skip
+            right = {"transform": axes.get_yaxis_transform(), "ha": "right"}
+            axes.text(1.0, place + 0.42, f"p {words}", fontsize=SMALLEST, color=PLAIN, **right)
     axes.axvline(0, color="black", lw=0.6)
     axes.set_xlabel("less dense's accuracy (points)\np: McNemar's test of each model")
 
@@ -116,7 +109,7 @@ def draw_paper(axes: Axes, data: pd.DataFrame) -> None:
     """Draw what the paper's STEM, trained from the start, has above dense."""
     for name, (_, models, marker) in PAPER.items():
         for model in models:
-            rows = data[(data["panel"] == f"paper, {name}") & (data["x"] == model)]
+            rows = pick(data, panel=f"paper, {name}", x=model)
             label, hue, _ = MODELS[model]
             places = [list(ROWS).index(task) for task in rows["what"]]
             axes.plot(rows["value"], places, marker, mfc="white", mec=HUES[hue], ls="none", label=f"{label}, {name}")

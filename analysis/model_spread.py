@@ -11,14 +11,15 @@ from stemrepro.measures.model_spread import COSINES, DENSITY, GROUPS, STUDY, by_
 from stemrepro.measures.scores import Scores
 from stemrepro.measures.study import groups, table
 from stemrepro.model.config import layers_of
-from stemrepro.report.results import mean_row
-from stemrepro.report.style import HUES, PLAIN, SMALLEST, error_bars, sheet
+from stemrepro.report.results import mean_row, pick
+from stemrepro.report.style import HUES, PLAIN, SMALLEST, draw_means, sheet
 from stemrepro.verdicts.effect import Effect
 
 SIDES = {
-    "dense": ("dense's outputs", "blue", "^"), "rows": ("rows", "orange", "D"),
+    "dense": ("dense's outputs", "blue", "^"),
+    "rows": ("rows", "orange", "D"),
     "random": ("$W_u$ of random directions", "black", "o"),
-}  # fmt: skip
+}
 CENTRED = {False: "", True: ", centred"}
 DIMENSIONS = "dimensions"
 """Panel of data.csv with the floor of free directions, of the rank that vectors can have.
@@ -48,13 +49,11 @@ def draw_density(axes: Axes, data: pd.DataFrame) -> None:
     """Draw densities of cosines in the up-projection's place."""
     for side, (label, hue, _) in SIDES.items():
         for centred, words in CENTRED.items():
-            rows = data[(data["panel"] == "up, density") & (data["what"] == f"{side}{words}")]
+            rows = pick(data, panel="up, density", what=f"{side}{words}")
             if side == "random" and centred:
                 continue
-            axes.plot(
-                rows["x"].astype(float), rows["value"], color=HUES[hue], lw=1.2, ls="--" if centred else "-",
-                label=f"{label}{words}",
-            )  # fmt: skip
+            dashes = "--" if centred else "-"
+            axes.plot(rows["x"].astype(float), rows["value"], color=HUES[hue], lw=1.2, ls=dashes, label=label + words)
     axes.set(xlabel="cosine of two vectors", ylabel="density", xlim=(-0.4, 1))
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=SMALLEST)
@@ -64,14 +63,12 @@ def draw_layers(axes: Axes, data: pd.DataFrame, what: str) -> None:
     """Draw the 95th percentile of |cos| by layer; hollow marks have the mean vector taken off."""
     for side, (label, hue, marker) in SIDES.items():
         for centred, words in CENTRED.items():
-            rows = data[(data["panel"] == f"{what}, by layer") & (data["what"] == f"{side}{words}")]
+            rows = pick(data, panel=f"{what}, by layer", what=f"{side}{words}")
             if rows.empty or (side == "random" and centred):
                 continue
-            axes.errorbar(
-                rows["x"].astype(float), rows["value"], yerr=error_bars(rows), color=HUES[hue], marker=marker, ms=4,
-                lw=1, ls="--" if centred else "-", mfc="white" if centred else HUES[hue], label=f"{label}{words}",
-            )  # fmt: skip
-    floor = data[(data["panel"] == DIMENSIONS) & (data["what"] == what)].iloc[0]
+            looks = {"ls": "--", "mfc": "white"} if centred else {"ls": "-", "mfc": HUES[hue]}
+            draw_means(axes, rows["x"], rows, color=HUES[hue], marker=marker, ms=4, lw=1, **looks, label=label + words)
+    floor = pick(data, panel=DIMENSIONS, what=what).iloc[0]
     label = f"free directions, {floor['x']:,.0f} dimensions"
     axes.axhline(floor["value"], color=PLAIN, lw=0.8, ls=":", label=label)
     axes.set(xlabel="layer", ylabel="P95 of |cos|", ylim=(0, 1.9))

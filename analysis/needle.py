@@ -13,8 +13,8 @@ from stemrepro.config.address import MAIN
 from stemrepro.measures.losses import arm_losses
 from stemrepro.measures.needle import ANEW, KEPT, chosen, found, level, trained_length
 from stemrepro.measures.scores import Scores
-from stemrepro.report.results import mean_row, window_rows
-from stemrepro.report.style import ARM_LABEL, BETTER, LESS, SMALL, error_bars, look, sheet
+from stemrepro.report.results import mean_row, pick, window_rows
+from stemrepro.report.style import ARM_LABEL, BETTER, LESS, SMALL, draw_means, look, sheet
 from stemrepro.verdicts.effect import of_share
 
 MAPS = ("dense", "stem-third", "stem-full")
@@ -55,37 +55,23 @@ def draw_map(axes: Axes, data: pd.DataFrame, variant: str, arm: str, depths: tup
     table = points.pivot(index="panel", columns="x", values="value").loc[[f"depth {d:g}, {variant}" for d in depths]]
     axes.imshow(table, vmin=0, vmax=100, cmap="cividis", aspect="auto")
     for (row, column), value in np.ndenumerate(table.to_numpy()):
-        axes.text(
-            column,
-            row,
-            f"{value:.0f}",
-            ha="center",
-            va="center",
-            fontsize=SMALL,
-            color="white" if value < 60 else "black",
-        )
+        middle = {"ha": "center", "va": "center", "color": "white" if value < 60 else "black"}
+        axes.text(column, row, f"{value:.0f}", fontsize=SMALL, **middle)
     lengths = [int(length) for length in table.columns]
     axes.axvline(lengths.index(trained) + 0.5, color="white", lw=1.6)
     axes.set_xticks(range(len(lengths)), lengths, fontsize=SMALL)
     axes.set_yticks(range(len(depths)), [f"{d:g}" for d in depths], fontsize=SMALL)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
 
 
 def draw_lead(axes: Axes, data: pd.DataFrame, scores: Scores) -> None:
     """Draw leads over dense by length, after the extension."""
-    leads = data[data["panel"] == "lead"]
+    leads = pick(data, panel="lead")
     arms = [arm for arm in scores.recipe.arms if arm != "dense"]
     for shift, arm in zip(np.linspace(-0.12, 0.12, len(arms)), arms, strict=True):
-        line = leads[leads["what"] == arm]
-        axes.errorbar(
-            np.log2(line["x"].astype(float)) + shift,
-            line["value"],
-            yerr=error_bars(line),
-            **look(arm),
-            label=ARM_LABEL[arm],
-        )
+        line = pick(leads, what=arm)
+        draw_means(axes, np.log2(line["x"].astype(float)) + shift, line, **look(arm), label=ARM_LABEL[arm])
     axes.axhline(0, color="black", lw=0.6)
     lengths = sorted({int(x) for x in leads["x"]})
     axes.set_xticks(np.log2(lengths), lengths)
@@ -99,15 +85,10 @@ def draw_recovery(axes: Axes, data: pd.DataFrame, scores: Scores) -> None:
         for arm in scores.recipe.arms_at(variant):
             if arm not in MAPS:
                 continue
-            line = data[(data["panel"] == f"loss, {variant}") & (data["what"] == arm)]
+            line = pick(data, panel=f"loss, {variant}", what=arm)
             label = f"{ARM_LABEL[arm]}, tables anew" if variant == ANEW else ARM_LABEL[arm]
-            axes.errorbar(
-                line["x"].astype(float) / 1000,
-                line["value"],
-                yerr=error_bars(line),
-                **look(arm, hollow=variant == ANEW) | {"ls": dashes},
-                label=label,
-            )
+            looks = look(arm, hollow=variant == ANEW) | {"ls": dashes}
+            draw_means(axes, line["x"].astype(float) / 1000, line, **looks, label=label)
     axes.set(xlabel="tokens of the extension (thousands)", ylabel=f"{LESS}, training loss\n(nats/token)")
     axes.legend(loc="upper right")
 

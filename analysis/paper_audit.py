@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from stemrepro.measures import audit
 from stemrepro.measures.audit import EIGHT, Z95, granularity, item_error
 from stemrepro.measures.scores import Scores
+from stemrepro.report.results import pick
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, SMALL, SMALLEST, plt, sheet
 
 BLOCKS = {"table-3-350m": "350M", "table-3-1b": "1B", "table-4": "1B mid-trained"}
@@ -20,9 +21,11 @@ TASKS = ("ARC-E", "ARC-C", "BoolQ", "PIQA", "SIQA", "HSwag", "OBQA", "Wino")
 FITS = {"true size only": "#0173b2", "padded size only": "#de8f05", "both": "#d9d9d9", "neither": "#b02020"}
 HATCHES = {"table-3-350m": None, "table-3-1b": "////", "table-4": "...."}
 SAVED = {
-    "the model, 1B, 1/3": "table-3-1b/stem-third", "the model, 350M, 1/3": "table-3-350m/stem-third",
-    "the model, 350M, 1/2": "table-3-350m/stem-half", "the model, 350M, full": "table-3-350m/stem-full",
-}  # fmt: skip
+    "the model, 1B, 1/3": "table-3-1b/stem-third",
+    "the model, 350M, 1/3": "table-3-350m/stem-third",
+    "the model, 350M, 1/2": "table-3-350m/stem-half",
+    "the model, 350M, full": "table-3-350m/stem-full",
+}
 GAINS = {"table-3-350m": "#0173b2", "table-3-1b": "#d55e00", "table-4": "#029e73"}
 
 
@@ -30,8 +33,11 @@ def collect(scores: Scores) -> pd.DataFrame:
     """Return everything that is drawn, a line per number."""
     catalog, rows = scores.catalog, []
     paper, fits = catalog.paper, granularity(catalog.paper)
-    kinds = np.select([fits.fits_items & fits.fits_padded, fits.fits_items, fits.fits_padded],
-                      ["both", "true size only", "padded size only"], "neither")  # fmt: skip
+    kinds = np.select(
+        [fits.fits_items & fits.fits_padded, fits.fits_items, fits.fits_padded],
+        ["both", "true size only", "padded size only"],
+        "neither",
+    )
 
     def add(panel: str, row: str | None, what: str | None, value: float) -> None:
         rows.append({"panel": panel, "row": row, "what": what, "value": value})
@@ -67,14 +73,14 @@ def collect(scores: Scores) -> pd.DataFrame:
 
 def draw_items(axes: Axes, data: pd.DataFrame) -> None:
     """Draw a square per cell of Tables 3 and 4: which item count can have given it."""
-    cells = data[data["panel"] == "items"]
+    cells = pick(data, panel="items")
     rows = list(dict.fromkeys(zip(cells["block"], cells["row"], strict=True)))
     grid = np.full((len(rows), 8), np.nan)
     for _, cell in cells.iterrows():
         at = rows.index((cell["block"], cell["row"])), EIGHT.index(cell["task"])
         grid[at] = list(FITS).index(cell["what"])
-        axes.text(at[1], at[0], f"{cell['value']:.2f}", ha="center", va="center", fontsize=SMALLEST,
-                  color="black" if cell["what"] == "both" else "white")  # fmt: skip
+        middle = {"ha": "center", "va": "center", "color": "black" if cell["what"] == "both" else "white"}
+        axes.text(at[1], at[0], f"{cell['value']:.2f}", fontsize=SMALLEST, **middle)
     for place in np.argwhere(grid == list(FITS).index("neither")):  # so that they differ in grey too
         axes.add_patch(
             plt.Rectangle((place[1] - 0.5, place[0] - 0.5), 1, 1, fill=False, hatch="////", ec="#7a1616", lw=0)
@@ -86,7 +92,7 @@ def draw_items(axes: Axes, data: pd.DataFrame) -> None:
     axes.set_yticks(range(len(rows)), [f"{BLOCKS[block]} {ARM_LABEL.get(row, row)}" for block, row in rows])
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
-    scorers = data[data["panel"] == "scorer"].set_index("row")
+    scorers = pick(data, panel="scorer").set_index("row")
     for place, (block, row) in enumerate(rows):
         scorer = scorers.loc[f"{block}/{row}"]
         rare = float(f"{1 / scorer['value']:.0e}")  # NaN where no item size explains the row
@@ -103,28 +109,19 @@ def draw_items(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw_totals(axes: Axes, data: pd.DataFrame) -> None:
     """Draw printed totals against both ways of counting."""
-    totals = data[data["panel"] == "total"].pivot(index="row", columns="what", values="value")
-    totals = totals.loc[list(dict.fromkeys(data[data["panel"] == "total"]["row"]))]
+    totals = pick(data, panel="total").pivot(index="row", columns="what", values="value")
+    totals = totals.loc[list(dict.fromkeys(pick(data, panel="total")["row"]))]
     for place, printed in enumerate(totals["printed"]):  # what the printed digits leave open
-        axes.plot(
-            [1 - 0.005 / printed, 1 + 0.005 / printed], [place, place], color="#de8f05", lw=7, solid_capstyle="butt",
-            label="what the printed digits leave open" if place == 0 else None,
-        )  # fmt: skip
+        ends, label = [1 - 0.005 / printed, 1 + 0.005 / printed], "what the printed digits leave open"
+        looks = {"color": "#de8f05", "lw": 7, "solid_capstyle": "butt"}
+        axes.plot(ends, [place, place], **looks, label=None if place else label)
     totals = totals.div(totals["printed"], axis=0)
     for column, marker, label in (("kept", "s", "dense + tables"), ("tensors", "o", "tensors that are there")):
-        axes.plot(
-            totals[column],
-            range(len(totals)),
-            marker,
-            ms=6,
-            mfc="white" if marker == "s" else "#333333",
-            mec="#333333",
-            label=label,
-        )
+        fill = "white" if marker == "s" else "#333333"
+        axes.plot(totals[column], range(len(totals)), marker, ms=6, mfc=fill, mec="#333333", label=label)
     axes.axvline(1, color="black", lw=0.8)
-    axes.set_yticks(
-        range(len(totals)), [f"{BLOCKS[r.split('/')[0]]} {ARM_LABEL[r.split('/')[1]]}" for r in totals.index]
-    )
+    names = [row.split("/") for row in totals.index]
+    axes.set_yticks(range(len(totals)), [f"{BLOCKS[block]} {ARM_LABEL[arm]}" for block, arm in names])
     axes.set_ylim(len(totals) + 0.4, -0.5)  # room for the legend
     axes.set_xlabel("counted / printed total")
     axes.legend(loc="lower left")
@@ -132,39 +129,26 @@ def draw_totals(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw_errors(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the half width of the 95% interval from the items alone, against how often the two models differ."""
-    errors = data[data["panel"] == "item error"]
+    errors = pick(data, panel="item error")
     curve = errors[(errors["row"] == "table-3-350m") & (errors["what"] != "independent")]
     axes.plot(curve["what"].astype(float), Z95 * curve["value"], color="black", lw=1.3)
-    independent = errors[(errors["row"] == "table-3-350m") & (errors["what"] == "independent")]["value"].item()
+    independent = pick(errors, row="table-3-350m", what="independent")["value"].item()
     axes.axhline(Z95 * independent, color="black", lw=0.8, ls=(0, (2, 2)))
     axes.text(0.055, Z95 * independent + 0.02, "the same for independent models", fontsize=SMALLEST, va="bottom")
     for block, name in BLOCKS.items():
-        gain = data[(data["panel"] == "gain") & (data["row"] == block)]["value"].mean()
+        gain = pick(data, panel="gain", row=block)["value"].mean()
         axes.axhline(gain, color=GAINS[block], lw=1.4)
         axes.text(0.055, gain - 0.02, f"{name}: +{gain:.2f}", color=GAINS[block], fontsize=SMALLEST, va="top")
-    axes.set(
-        xlabel="share of items only one gets right (assumed)",
-        ylabel="points",
-        ylim=(0, 1.5),
-        xlim=(0.05, 0.5),
-    )
+    axes.set(xlabel="share of items only one gets right (assumed)", ylabel="points", ylim=(0, 1.5), xlim=(0.05, 0.5))
     axes.text(0.25, 0.74, "95% half width from\nthe items alone", fontsize=SMALLEST, va="top")
 
 
 def draw_gain(axes: Axes, data: pd.DataFrame) -> None:
     """Draw STEM 1/3 less dense by task, at 350M, 1B and mid-trained."""
     for shift, (block, name) in zip((-0.27, 0, 0.27), BLOCKS.items(), strict=True):
-        gains = data[(data["panel"] == "gain") & (data["row"] == block)]
-        axes.bar(
-            np.arange(8) + shift,
-            gains["value"],
-            width=0.25,
-            color=GAINS[block],
-            hatch=HATCHES[block],
-            edgecolor="white",
-            lw=0,
-            label=name,
-        )
+        gains = pick(data, panel="gain", row=block)
+        looks = {"color": GAINS[block], "hatch": HATCHES[block], "edgecolor": "white", "lw": 0}
+        axes.bar(np.arange(8) + shift, gains["value"], width=0.25, **looks, label=name)
     axes.axhline(0, color="black", lw=0.6)
     axes.set_xticks(range(8), TASKS, fontsize=SMALLEST)
     axes.set_ylabel("STEM 1/3 - dense (points)")
@@ -173,7 +157,7 @@ def draw_gain(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw_saved(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the FLOPs saved as shares of an FFN, a layer and a model."""
-    shares = data[data["panel"] == "saved"]
+    shares = pick(data, panel="saved")
     axes.barh(range(len(shares)), shares["value"], color=[ARM_COLOUR["dense"]] * 2 + ["#8c8c8c"] * 4, height=0.65)
     for place, value in enumerate(shares["value"]):
         axes.text(value + 0.5, place, f"{value:.1f}", va="center", fontsize=SMALL)
@@ -185,9 +169,12 @@ def draw_saved(axes: Axes, data: pd.DataFrame) -> None:
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw five panels."""
     titles = {
-        "a": "Items of each accuracy", "b": "Total parameters", "c": "Gains against the item error",
-        "d": "What the gains consist of", "e": "One third of what?",
-    }  # fmt: skip
+        "a": "Items of each accuracy",
+        "b": "Total parameters",
+        "c": "Gains against the item error",
+        "d": "What the gains consist of",
+        "e": "One third of what?",
+    }
     figure, grid = sheet(
         [["a"], [[["b", "c"]]], [[["d", "d", "d", "e", "e"]]]], 8.6, titles, height_ratios=(1.15, 1, 1)
     )

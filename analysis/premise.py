@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from stemrepro.measures import premise
 from stemrepro.measures.scores import Scores
-from stemrepro.report.results import mean_row
-from stemrepro.report.style import HUES, PLAIN, SMALLEST, error_bars, sheet
+from stemrepro.report.results import mean_row, pick
+from stemrepro.report.style import HUES, PLAIN, SMALLEST, draw_means, sheet
 
 SERIES = {
     ("up", "token"): ("$W_u x$, token", "orange", "D"),
@@ -43,17 +43,8 @@ def collect(scores: Scores) -> pd.DataFrame:
 def draw_depth(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the shares that rows explain against the layer."""
     for (what, address), (label, hue, marker) in SERIES.items():
-        rows = data[(data["panel"] == "explained") & (data["what"] == f"{what}, {address}")]
-        axes.errorbar(
-            rows["x"].astype(float),
-            rows["value"],
-            yerr=error_bars(rows),
-            color=HUES[hue],
-            marker=marker,
-            ms=4,
-            lw=1,
-            label=label,
-        )
+        rows = pick(data, panel="explained", what=f"{what}, {address}")
+        draw_means(axes, rows["x"], rows, color=HUES[hue], marker=marker, ms=4, lw=1, label=label)
     axes.axhline(50, color=PLAIN, lw=0.8, ls=":")
     axes.set_ylim(0, 100)
     axes.set(xlabel="layer", ylabel="share of the variance\nthat a row explains (%)")
@@ -63,22 +54,14 @@ def draw_depth(axes: Axes, data: pd.DataFrame) -> None:
 def draw_length(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the shares against the tokens that rows are means over; hollow and dotted is the share of endless text."""
     for (layers, label), hue, marker in zip(THIRDS.items(), ("orange", "green", "blue"), ("D", "o", "^"), strict=True):
-        rows = data[(data["panel"] == "by length") & (data["what"] == layers)]
-        axes.errorbar(
-            rows["x"].astype(float) / 1e3,
-            rows["value"],
-            yerr=error_bars(rows),
-            color=HUES[hue],
-            marker=marker,
-            ms=5,
-            label=label,
-        )
-        limit = data[(data["panel"] == "limit") & (data["what"] == layers)]
+        rows = pick(data, panel="by length", what=layers)
+        draw_means(axes, rows["x"].astype(float) / 1e3, rows, color=HUES[hue], marker=marker, ms=5, label=label)
+        limit = pick(data, panel="limit", what=layers)
         x = limit["x"].astype(float) / 1e3
         style = {"color": HUES[hue], "marker": marker, "ms": 5, "mfc": "white", "ls": ":"}
-        axes.errorbar(x, limit["value"], yerr=error_bars(limit), **style)
+        draw_means(axes, x, limit, **style)
     axes.set_xscale("log", base=2)
-    ticks = sorted(data[data["panel"] == "by length"]["x"].astype(float).unique() / 1e3)
+    ticks = sorted(pick(data, panel="by length")["x"].astype(float).unique() / 1e3)
     axes.set_xticks(ticks, [f"{tick:.0f}" for tick in ticks])
     axes.set_ylim(bottom=0)
     axes.set(xlabel="thousand tokens of the rows' text", ylabel="$W_u x$: explained (%)")
@@ -87,10 +70,8 @@ def draw_length(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw_cost(axes: Axes, data: pd.DataFrame) -> None:
     """Draw what reading the rows of one layer costs, by layer."""
-    rows = data[(data["panel"] == "cost") & (data["what"] == "loss")]
-    axes.errorbar(
-        rows["x"].astype(float), rows["value"], yerr=error_bars(rows), color=HUES["orange"], marker="D", ms=4, ls="none"
-    )
+    rows = pick(data, panel="cost", what="loss")
+    draw_means(axes, rows["x"], rows, color=HUES["orange"], marker="D", ms=4, ls="none")
     axes.axhline(0, color="black", lw=0.6)
     axes.set(xlabel="the one layer with rows", ylabel="loss above dense's\n(nats/token)")
 

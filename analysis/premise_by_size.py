@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from stemrepro.config.address import MAIN
 from stemrepro.measures import premise_by_size
 from stemrepro.measures.scores import Scores
-from stemrepro.report.results import mean_row
-from stemrepro.report.style import HUES, PLAIN, SMALLEST, error_bars, sheet
+from stemrepro.report.results import mean_row, pick
+from stemrepro.report.style import HUES, PLAIN, SMALLEST, draw_means, sheet
 from stemrepro.verdicts.effect import Effect
 
 HUE = {32: "orange", 64: "green", 128: "blue"}
@@ -38,12 +38,9 @@ def collect(scores: Scores) -> pd.DataFrame:
 def draw_depth(axes: Axes, data: pd.DataFrame, tokens: str) -> None:
     """Draw shares against relative depth."""
     for width, hue in HUE.items():
-        rows = data[(data["panel"] == "depth") & (data["what"] == f"up, limit, width {width}, {tokens} tokens")]
-        axes.errorbar(
-            rows["x"].astype(float), rows["value"], yerr=error_bars(rows), color=HUES[hue], marker=MARKER[width], ms=4,
-            lw=1, label=f"width {width}",
-        )  # fmt: skip
-    rows = data[data["what"] == "up, limit, published"]
+        rows = pick(data, panel="depth", what=f"up, limit, width {width}, {tokens} tokens")
+        draw_means(axes, rows["x"], rows, color=HUES[hue], marker=MARKER[width], ms=4, lw=1, label=f"width {width}")
+    rows = pick(data, what="up, limit, published")
     axes.plot(rows["x"].astype(float), rows["value"], color="black", lw=1, label="SmolLM2-135M-Instruct, 4 bits")
     axes.axhline(50, color=PLAIN, lw=0.8, ls=":")
     axes.set_ylim(0, 115)
@@ -54,14 +51,11 @@ def draw_depth(axes: Axes, data: pd.DataFrame, tokens: str) -> None:
 def draw_budget(axes: Axes, data: pd.DataFrame) -> None:
     """Draw means over all layers but the first against the tokens of training."""
     for width, hue in HUE.items():
-        rows = data[(data["panel"] == "by budget") & (data["what"] == f"width {width}")]
+        rows = pick(data, panel="by budget", what=f"width {width}")
         rows = rows.assign(x=rows["x"].astype(float)).sort_values("x")
-        axes.errorbar(
-            rows["x"] / 1e6, rows["value"], yerr=error_bars(rows), color=HUES[hue], marker=MARKER[width], ms=5,
-            label=f"width {width}",
-        )  # fmt: skip
+        draw_means(axes, rows["x"] / 1e6, rows, color=HUES[hue], marker=MARKER[width], ms=5, label=f"width {width}")
     axes.set_xscale("log", base=2)
-    ticks = sorted(data[data["panel"] == "by budget"]["x"].astype(float).unique() / 1e6)
+    ticks = sorted(pick(data, panel="by budget")["x"].astype(float).unique() / 1e6)
     axes.set_xticks(ticks, [f"{tick:.2g}" for tick in ticks])
     axes.set_ylim(0, 100)
     axes.set(xlabel="million tokens of training", ylabel="the same, mean of\nall layers but the first (%)")

@@ -11,8 +11,8 @@ from stemrepro.config.address import MAIN
 from stemrepro.measures.losses import arm_losses, contrast
 from stemrepro.measures.retrofit import INTERPOLATED, MEAN, ROWS, SCRATCH
 from stemrepro.measures.scores import Scores
-from stemrepro.report.results import mean_row, window_rows
-from stemrepro.report.style import ARM_LABEL, GAIN, LESS, error_bars, look, one_legend, sheet
+from stemrepro.report.results import mean_row, pick, window_rows
+from stemrepro.report.style import ARM_LABEL, GAIN, LESS, draw_means, look, one_legend, sheet
 from stemrepro.verdicts.effect import Effect
 
 PLACES = {
@@ -62,13 +62,11 @@ def collect(scores: Scores) -> pd.DataFrame:
 
 def draw_leads(axes: Axes, data: pd.DataFrame) -> None:
     """Draw leads over dense in two stages, by how the model came to its tables."""
-    places, leads = {variant: number for number, variant in enumerate(PLACES)}, data[data["panel"] == "lead"]
+    places, leads = {variant: number for number, variant in enumerate(PLACES)}, pick(data, panel="lead")
     groups = list(leads.groupby("what", sort=False))
     for shift, (arm, arm_leads) in zip(np.linspace(-0.15, 0.15, len(groups)), groups, strict=True):
         at = arm_leads["x"].map(places).astype(float) + shift
-        axes.errorbar(
-            at, arm_leads["value"], yerr=error_bars(arm_leads), **look(arm) | {"ls": "none"}, label=ARM_LABEL[arm]
-        )
+        draw_means(axes, at, arm_leads, **look(arm, joined=False), label=ARM_LABEL[arm])
     axes.axhline(0, color="black", lw=0.6)
     axes.set_xticks(range(len(places)), PLACES.values())
     axes.set_ylabel(GAIN)
@@ -78,14 +76,9 @@ def draw_leads(axes: Axes, data: pd.DataFrame) -> None:
 def draw_training(axes: Axes, data: pd.DataFrame) -> None:
     """Draw training losses of the second stage; the first value is the first batch's, before any step."""
     for arm, variant in SHOWN:
-        line = data[(data["panel"] == f"training, {variant}") & (data["what"] == arm)]
-        axes.errorbar(
-            line["x"].astype(float) / 1000,
-            line["value"],
-            yerr=error_bars(line),
-            **look(arm, hollow=variant != SCRATCH) | {"ls": DASHES[variant]},
-            label=ARM_LABEL[arm] + WORDS[variant],
-        )
+        line = pick(data, panel=f"training, {variant}", what=arm)
+        looks = look(arm, hollow=variant != SCRATCH) | {"ls": DASHES[variant]}
+        draw_means(axes, line["x"].astype(float) / 1000, line, **looks, label=ARM_LABEL[arm] + WORDS[variant])
     axes.set(xlabel="tokens of the second stage (thousands)", ylabel=f"{LESS}, training loss (nats/token)")
 
 

@@ -17,8 +17,8 @@ from stemrepro.report.forest import (
     name_rows,
     robustness_rows,
 )
-from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, GAIN, PLAIN, SMALLEST, error_bars, sheet
+from stemrepro.report.results import mean_row, or_nan, pick
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, GAIN, PLAIN, draw_means, look, note, sheet
 from stemrepro.verdicts.effect import Effect
 
 PAIRS = ("0", "1-3", "4-31", "32+")
@@ -26,11 +26,17 @@ SPLIT = ("stem-full", "token-only", "ngram-table", "value-embeddings", "dense-eq
 DEARER = 1.1
 """Times dense's FLOPs from which a mark is hollow."""
 NAMED = {
-    "ngram-table": ("right", -7, 0), "stem-full": ("right", -7, -7), "dense-equal-size": ("right", -7, 7),
-    "bigram-input": ("right", -7, 6), "stem-third": ("right", -6, 5), "token-only": ("right", -7, 5),
-    "stem-frozen": ("right", -7, 6), "topk-moe": ("right", -7, -9), "value-embeddings": ("left", -8, -21),
+    "ngram-table": ("right", -7, 0),
+    "stem-full": ("right", -7, -7),
+    "dense-equal-size": ("right", -7, 7),
+    "bigram-input": ("right", -7, 6),
+    "stem-third": ("right", -6, 5),
+    "token-only": ("right", -7, 5),
+    "stem-frozen": ("right", -7, 6),
+    "topk-moe": ("right", -7, -9),
+    "value-embeddings": ("left", -8, -21),
     "up-removed": ("left", 7, -14),
-}  # fmt: skip
+}
 """Arms that are named next to their mark, with the side of the name that is there, and where, in points."""
 
 
@@ -43,7 +49,7 @@ def collect(scores: Scores) -> pd.DataFrame:
             continue
         rows.append(mean_row("loss", arm, "common rate", loss(scores, "dense", arm, "prose")))
         rows += robustness_rows(scores, arm)
-        pairs = [loss(scores, "dense", arm, "prose", pair=bucket) for bucket in PAIRS]
+        pairs = [or_nan(loss, scores, "dense", arm, "prose", pair=bucket) for bucket in PAIRS]
         rows += [mean_row("by pair", arm, bucket, gain) for bucket, gain in zip(PAIRS, pairs, strict=True)]
     flops = {arm: arm_losses(scores, arm).summary["forward_flops_per_token"] for arm in scores.recipe.arms}
     rows += [
@@ -51,27 +57,20 @@ def collect(scores: Scores) -> pd.DataFrame:
         for arm, count in flops.items()
     ]
     gain, memory = (loss(scores, "dense", arm, "prose").differences for arm in ("stem-full", "token-only"))
-    rows.append(mean_row("share beyond the last token", "stem-full", "", Effect(1 - memory / gain)))  # fmt: skip
+    rows.append(mean_row("share beyond the last token", "stem-full", "", Effect(1 - memory / gain)))
     return pd.DataFrame(rows)
 
 
 def draw_sizes(axes: Axes, data: pd.DataFrame) -> None:
     """Draw gain over dense against all parameters, tables counted; those that differ most in size have their names."""
-    values = {panel: data[data["panel"] == panel].set_index("what") for panel in ("loss", "FLOPs", "parameters")}
+    values = {panel: pick(data, panel=panel).set_index("what") for panel in ("loss", "FLOPs", "parameters")}
     for arm, row in values["loss"].iterrows():
         x, flops = (values[panel].loc[arm, "value"] for panel in ("parameters", "FLOPs"))
-        look = {
-            "color": ARM_COLOUR[arm],
-            "marker": ARM_MARKER[arm],
-            "mfc": ARM_COLOUR[arm] if flops < DEARER else "white",
-        }
-        axes.errorbar(x, row["value"], yerr=error_bars(row)[:, None], zorder=3, **look)
+        draw_means(axes, x, row, zorder=3, **look(arm, hollow=flops >= DEARER, joined=False))
         if arm in NAMED:
             side, *place = NAMED[arm]
-            axes.annotate(
-                ARM_LABEL[arm].removeprefix("STEM, ").removesuffix(" (control)"), (x, row["value"]), place,
-                textcoords="offset points", ha=side, va="center", fontsize=SMALLEST, color=ARM_COLOUR[arm],
-            )  # fmt: skip
+            name = ARM_LABEL[arm].removeprefix("STEM, ").removesuffix(" (control)")
+            note(axes, name, (x, row["value"]), place, ha=side, color=ARM_COLOUR[arm])
     axes.axhline(0, color="black", lw=0.6)
     axes.axvline(1, color="black", lw=0.6, ls=":")
     axes.set_xscale("log", base=2)
@@ -84,7 +83,7 @@ def draw_sizes(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw_pairs(axes: Axes, data: pd.DataFrame) -> None:
     """Draw gain over dense by training count of the pair."""
-    gains = data[data["panel"] == "by pair"]
+    gains = pick(data, panel="by pair")
     draw_buckets(axes, gains, SPLIT, PAIRS)
     axes.set_xticks(range(len(PAIRS)), ["never", *PAIRS[1:]])
     axes.set(xlabel="training count of the pair", ylabel=GAIN)
@@ -94,7 +93,7 @@ def draw_pairs(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw gains over dense, their sizes, and where they lie."""
-    gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
+    gains = pick(data, panel="loss").sort_values("value", ascending=False)
     order = list(gains["what"])
     titles = {"a": "Gain in prose loss", "b": "By size (marks as in a)", "c": "By count of the token pair"}
     figure, grid = sheet("ab;ac", 6.6, titles)

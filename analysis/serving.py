@@ -10,16 +10,17 @@ from stemrepro.measures import serving
 from stemrepro.measures.scores import Scores
 from stemrepro.measures.serving import KINDS, STUDY, TIMES
 from stemrepro.measures.study import groups, table
-from stemrepro.report.results import mean_row
-from stemrepro.report.style import HUES, PLAIN, SMALLEST, error_bars, sheet
+from stemrepro.report.results import mean_row, pick
+from stemrepro.report.style import HUES, PLAIN, SMALLEST, draw_means, sheet
 from stemrepro.verdicts.effect import Unmeasured
 
 PLACEMENTS = {"third": "1/3", "half": "1/2", "full": "full"}
-FILES = {
-    "warm": "warm", "warm-ahead": "warm,\nasked ahead", "cold": "cold", "cold-ahead": "cold,\nasked ahead",
-}  # fmt: skip
-DENSE = {"dense": ("dense, here", "black", "o"), "hugging-face": ("Hugging Face", "blue", "^"),
-         "product": ("product, width 576", "grey", "s")}  # fmt: skip
+FILES = {"warm": "warm", "warm-ahead": "warm,\nasked ahead", "cold": "cold", "cold-ahead": "cold,\nasked ahead"}
+DENSE = {
+    "dense": ("dense, here", "black", "o"),
+    "hugging-face": ("Hugging Face", "blue", "^"),
+    "product": ("product, width 576", "grey", "s"),
+}
 HUE = {"float32": "orange", "bfloat16": "green"}
 MARKS = {"float32": "Do", "bfloat16": "s^"}
 FIRST = (1, 128)
@@ -57,23 +58,18 @@ def collect(scores: Scores) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _panel(data: pd.DataFrame, panel: str, what: str, x: str) -> pd.DataFrame:
-    return data[(data["panel"] == panel) & (data["what"] == what) & (data["x"] == x)]
-
-
 def draw_placements(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the time of a token over dense's by placement and type, and the bytes over dense's."""
     for shift, kind in zip((-0.15, 0.15), KINDS, strict=True):
         for place, arm in enumerate(PLACEMENTS):
-            bound = _panel(data, f"bytes, {kind}", arm, "{} x {}".format(*FIRST))
+            bound = pick(data, panel=f"bytes, {kind}", what=arm, x="{} x {}".format(*FIRST))
             label = "bytes" if not place and kind == KINDS[0] else None
             axes.plot(place + shift, bound["value"], "_", color="black", ms=14, label=label)
             for batch, marker, offset in ((1, MARKS[kind][0], -0.06), (16, MARKS[kind][1], 0.06)):
-                rows = _panel(data, f"decode, {kind}", arm, f"{batch} x {FIRST[1]}")
-                axes.errorbar(
-                    [place + shift + offset] * len(rows), rows["value"], yerr=error_bars(rows), color=HUES[HUE[kind]],
-                    marker=marker, ms=5, ls="none", label=f"{kind}, {batch}" if not place else None,
-                )  # fmt: skip
+                rows = pick(data, panel=f"decode, {kind}", what=arm, x=f"{batch} x {FIRST[1]}")
+                looks = {"color": HUES[HUE[kind]], "marker": marker, "ms": 5, "ls": "none"}
+                label = f"{kind}, {batch}" if not place else None
+                draw_means(axes, place + shift + offset, rows, **looks, label=label)
     axes.axhline(100, color=PLAIN, lw=0.8, ls=":")
     axes.set_xticks(range(len(PLACEMENTS)), list(PLACEMENTS.values()))
     axes.set_xlim(-0.5, len(PLACEMENTS) - 0.5)
@@ -88,12 +84,10 @@ def draw_file(axes: Axes, data: pd.DataFrame) -> None:
     for kind, marker in zip(KINDS, ("D", "s"), strict=True):
         for batch, hollow in ((1, False), (16, True)):
             for place, arm in enumerate(FILES):
-                rows = _panel(data, f"file, decode, {kind}", arm, f"{batch} x {FIRST[1]}")
+                rows = pick(data, panel=f"file, decode, {kind}", what=arm, x=f"{batch} x {FIRST[1]}")
                 colour, at = HUES[HUE[kind]], place + 0.2 * (kind == KINDS[1]) + 0.08 * hollow - 0.14
-                axes.errorbar(
-                    [at] * len(rows), rows["value"], yerr=error_bars(rows), color=colour, marker=marker, ms=5,
-                    ls="none", mfc="white" if hollow else colour, label=f"{kind}, {batch}" if not place else None,
-                )  # fmt: skip
+                looks = {"color": colour, "marker": marker, "ms": 5, "ls": "none", "mfc": "white" if hollow else colour}
+                draw_means(axes, at, rows, **looks, label=f"{kind}, {batch}" if not place else None)
     axes.axhline(100, color=PLAIN, lw=0.8, ls=":")
     axes.set_xticks(range(len(FILES)), list(FILES.values()), fontsize=SMALLEST)
     axes.set_xlim(-0.5, len(FILES) - 0.5)
@@ -106,11 +100,9 @@ def draw_bound(axes: Axes, data: pd.DataFrame) -> None:
     cases = [(kind, context) for kind in KINDS for context in (128, 2048)]
     for shift, (arm, (label, hue, marker)) in zip((-0.2, 0, 0.2), DENSE.items(), strict=True):
         for place, (kind, context) in enumerate(cases):
-            rows = _panel(data, f"bound, {kind}", arm, f"1 x {context}")
-            axes.errorbar(
-                [place + shift] * len(rows), rows["value"], yerr=error_bars(rows), color=HUES[hue], marker=marker, ms=5,
-                ls="none", label=label if not place else None,
-            )  # fmt: skip
+            rows = pick(data, panel=f"bound, {kind}", what=arm, x=f"1 x {context}")
+            looks = {"color": HUES[hue], "marker": marker, "ms": 5, "ls": "none"}
+            draw_means(axes, place + shift, rows, **looks, label=None if place else label)
     axes.axhline(100, color=PLAIN, lw=0.8, ls=":")
     axes.set_xticks(range(len(cases)), [f"{kind}\n{context:,}" for kind, context in cases], fontsize=SMALLEST)
     axes.set_xlim(-0.5, len(cases) - 0.5)
@@ -126,7 +118,7 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     draw_placements(grid["a"], data)
     draw_file(grid["b"], data)
     draw_bound(grid["c"], data)
-    about = data[data["panel"] == "machine"].iloc[0]
+    about = pick(data, panel="machine").iloc[0]
     machine, count = about["what"].split(" [")[0], int(about["value"])
     on = f"{machine}, {count} threads, {about['x'][:10]}"
     words = f"SmolLM2-135M-Instruct, quantised to 4 bits and unpacked, decodes on {on}; after 128 tokens in a, b"

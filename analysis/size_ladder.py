@@ -11,7 +11,7 @@ from stemrepro.config.paper import Paper
 from stemrepro.measures.losses import arm_losses
 from stemrepro.measures.scores import Scores
 from stemrepro.measures.sizes import LINES, derivative, foretold, lead, loss, sizes, table_rate
-from stemrepro.report.results import mean_row
+from stemrepro.report.results import mean_row, pick
 from stemrepro.report.style import (
     ARM_COLOUR,
     ARM_LABEL,
@@ -21,8 +21,10 @@ from stemrepro.report.style import (
     PLAIN,
     SMALL,
     SMALLEST,
+    draw_means,
     error_bars,
     look,
+    note,
     sheet,
 )
 
@@ -73,9 +75,8 @@ def others(paper: Paper) -> list[dict]:
         rows.append({"panel": "paper", "what": f"stem-{arm}", "x": 1e9 * size, "value": 100 * (1 - stem / dense)})
     dense, stem = (paper.value(f"fig-1a/{name}/1.0T") for name in ("dense", "stem-third"))
     lead = 100 * (1 - np.log(stem) / np.log(dense))
-    rows.append(
-        {"panel": "paper", "what": "stem-third", "x": 1e9 * paper.value("table-3-1b/dense/total"), "value": lead}
-    )
+    size = 1e9 * paper.value("table-3-1b/dense/total")
+    rows.append({"panel": "paper", "what": "stem-third", "x": size, "value": lead})
     for column, bits in paper.row("others-loss/dense").items():
         size = 1e9 * paper.value(f"others-loss/parameters/{column}")
         lead = 100 * (1 - paper.value(f"others-loss/stem-half/{column}") / bits)
@@ -85,25 +86,23 @@ def others(paper: Paper) -> list[dict]:
 
 def draw_leads(axes: Axes, data: pd.DataFrame, line: str) -> None:
     """Draw our leads along a line, and hollow those that others measured at larger sizes."""
-    right = {"textcoords": "offset points", "va": "center", "fontsize": SMALLEST}
     for arm in STEM:
-        leads = data[(data["panel"] == f"lead, {line}") & (data["what"] == arm)]
+        leads = pick(data, panel=f"lead, {line}", what=arm)
         x = leads["x"].astype(float)
-        axes.errorbar(x, leads["value"], yerr=error_bars(leads), **look(arm))
-        axes.annotate(ARM_LABEL[arm], (x.iloc[-1], leads["value"].iloc[-1]), (6, 0), color=ARM_COLOUR[arm], **right)
+        draw_means(axes, x, leads, **look(arm))
+        note(axes, ARM_LABEL[arm], (x.iloc[-1], leads["value"].iloc[-1]), (6, 0), color=ARM_COLOUR[arm])
     for panel, marker, whose in (("paper", None, "paper"), ("re-runs", "*", "MoME")):
-        for arm, rows in data[data["panel"] == panel].groupby("what"):
+        for arm, rows in pick(data, panel=panel).groupby("what"):
             x, size = rows["x"].astype(float), 7 if marker else 5
             style = {"color": ARM_COLOUR[arm], "mfc": "white", "marker": marker or ARM_MARKER[arm], "ms": size}
             axes.plot(x, rows["value"], ls="none", **style)
             label = f"{ARM_LABEL[arm]}, {whose}"
-            axes.annotate(label, (x.iloc[-1], rows["value"].iloc[-1]), (6, 0), color=ARM_COLOUR[arm], **right)
+            note(axes, label, (x.iloc[-1], rows["value"].iloc[-1]), (6, 0), color=ARM_COLOUR[arm])
     axes.set_xscale("log")
     axes.axvspan(1e6, 1e8, color=FAINT, lw=0)
     words = "no runs; SmolLM2\n(135M) converted,\nnot trained as STEM"
-    axes.text(
-        1.5e6, 0.99, words, ha="left", va="top", fontsize=SMALLEST, color=PLAIN, transform=axes.get_xaxis_transform()
-    )
+    top = {"va": "top", "transform": axes.get_xaxis_transform()}
+    axes.text(1.5e6, 0.99, words, ha="left", fontsize=SMALLEST, color=PLAIN, **top)
     axes.set_xlim(right=6e11)  # room for the marks' names
     axes.set_xticks([1e5, 1e7, 1e9], ["0.1M", "10M", "1B"])
     axes.minorticks_off()
@@ -113,11 +112,11 @@ def draw_leads(axes: Axes, data: pd.DataFrame, line: str) -> None:
 
 def draw_compared(axes: Axes, data: pd.DataFrame, scores: Scores) -> None:
     """Draw leads of STEM full, of dense with a row added, and of dense of STEM's size, at the widths that have them."""
-    widths = sorted(data[data["panel"] == "compared"]["x"].astype(float).unique())
+    widths = sorted(pick(data, panel="compared")["x"].astype(float).unique())
     for place, arm in enumerate(COMPARED):
-        rows = data[(data["panel"] == "compared") & (data["what"] == arm)]
+        rows = pick(data, panel="compared", what=arm)
         at = np.array([widths.index(float(x)) for x in rows["x"]]) + 0.12 * (place - 1)
-        axes.errorbar(at, rows["value"], yerr=error_bars(rows), **look(arm) | {"ls": "none"}, label=ARM_LABEL[arm])
+        draw_means(axes, at, rows, **look(arm, joined=False), label=ARM_LABEL[arm])
     axes.set_xticks(range(len(widths)), [f"{width * scores.scale.model.width:g}" for width in widths])
     axes.set_xlim(-0.5, len(widths) - 0.5)
     axes.set(xlabel="width", ylabel=LEAD)
@@ -126,13 +125,11 @@ def draw_compared(axes: Axes, data: pd.DataFrame, scores: Scores) -> None:
 
 def draw_foretold(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the leads of a line's two widest models over what narrower ones had foretold; hollow: vocabulary fixed."""
-    told, came = (data[data["panel"] == panel].set_index(["what", "x"]) for panel in ("foretold", "came"))
+    told, came = (pick(data, panel=panel).set_index(["what", "x"]) for panel in ("foretold", "came"))
     for (arm, line), (what, x) in ((key[0].split(", "), key) for key in told.index):
         ahead, after = told.loc[(what, x)], came.loc[(what, x)]
-        axes.errorbar(
-            ahead["value"], after["value"], xerr=error_bars(ahead)[:, None], yerr=error_bars(after)[:, None], ls="none",
-            color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], mfc="white" if line == "fixed" else ARM_COLOUR[arm],
-        )  # fmt: skip
+        bars = {"xerr": error_bars(ahead)[:, None], "yerr": error_bars(after)[:, None]}
+        axes.errorbar(ahead["value"], after["value"], **bars, **look(arm, hollow=line == "fixed", joined=False))
     span = [min(axes.get_xlim()[0], axes.get_ylim()[0]), max(axes.get_xlim()[1], axes.get_ylim()[1])]
     axes.plot(span, span, color="black", lw=0.6)
     for arm in STEM:
@@ -144,12 +141,9 @@ def draw_foretold(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw leads along both lines of sizes, leads next to controls, and what was foretold."""
-    titles = {
-        "a": TITLES["fixed"],
-        "b": TITLES["grown"],
-        "c": "Memory, STEM, equal size",
-        "d": "Foretold from narrower models",
-    }
+    titles = dict(
+        zip("abcd", (*TITLES.values(), "Memory, STEM, equal size", "Foretold from narrower models"), strict=True)
+    )
     figure, grid = sheet("ab;cd", 6.2, titles)
     draw_leads(grid["a"], data, "fixed")
     draw_leads(grid["b"], data, "grown")
@@ -171,21 +165,27 @@ def draw_networks(axes: Axes) -> None:
         gate, other, middle = left + 1.1, left + 3.5, left + 2.3
         axes.text(middle, 9.7, name, ha="center", va="top", weight="bold", fontsize=SMALL + 1, color=colour)
         for x, y, words, edge in (
-            (gate, 3.0, "$W_g$", PLAIN), (gate, 4.9, "SiLU", PLAIN), (other, 3.0, second, colour),
-            (middle, 6.3, "$\\times$", PLAIN), (middle, 7.8, "$W_d$", PLAIN),
-        ):  # fmt: skip
+            (gate, 3.0, "$W_g$", PLAIN),
+            (gate, 4.9, "SiLU", PLAIN),
+            (other, 3.0, second, colour),
+            (middle, 6.3, "$\\times$", PLAIN),
+            (middle, 7.8, "$W_d$", PLAIN),
+        ):
             box = {"boxstyle": "round,pad=0.3", "fc": "white", "ec": edge, "lw": 1.6 if edge != PLAIN else 0.8}
             axes.text(x, y, words, ha="center", va="center", fontsize=SMALL, color=edge, bbox=box)
         for x, words in ((gate, "x"), (other, source)):
             axes.text(x, 1.2, words, ha="center", va="center", fontsize=SMALL, color=colour if x == other else PLAIN)
         for start, end in (
-            ((gate, 1.6), (gate, 2.5)), ((other, 1.6), (other, 2.3)), ((gate, 3.5), (gate, 4.4)),
-            ((gate, 5.4), (middle - 0.35, 6.1)), ((other, 3.7), (middle + 0.35, 6.1)),
-            ((middle, 6.7), (middle, 7.3)), ((middle, 8.3), (middle, 8.9)),
-        ):  # fmt: skip
-            axes.annotate(
-                "", end, start, arrowprops={"arrowstyle": "-|>", "color": PLAIN, "lw": 0.8, "shrinkA": 0, "shrinkB": 0}
-            )
+            ((gate, 1.6), (gate, 2.5)),
+            ((other, 1.6), (other, 2.3)),
+            ((gate, 3.5), (gate, 4.4)),
+            ((gate, 5.4), (middle - 0.35, 6.1)),
+            ((other, 3.7), (middle + 0.35, 6.1)),
+            ((middle, 6.7), (middle, 7.3)),
+            ((middle, 8.3), (middle, 8.9)),
+        ):
+            arrow = {"arrowstyle": "-|>", "color": PLAIN, "lw": 0.8, "shrinkA": 0, "shrinkB": 0}
+            axes.annotate("", end, start, arrowprops=arrow)
 
 
 def front(data: pd.DataFrame, scores: Scores) -> Figure:

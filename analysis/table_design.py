@@ -17,8 +17,8 @@ from stemrepro.report.forest import (
     name_rows,
     robustness_rows,
 )
-from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_LABEL, BETTER, GAIN, SMALLEST, error_bars, look, sheet
+from stemrepro.report.results import mean_row, or_nan, pick
+from stemrepro.report.style import ARM_LABEL, BETTER, GAIN, draw_means, look, note, sheet
 from stemrepro.verdicts.effect import Effect
 
 FREQUENCIES = ("1-31", "32-255", "256-2047", "2048+")
@@ -30,14 +30,13 @@ def collect(scores: Scores) -> pd.DataFrame:
     """Return gains over dense, in all and by training count of the input token; bits per byte by vocabulary."""
     rows = []
     for arm in scores.recipe.arms:
-        rows.append(
-            {"panel": "table parameters", "what": arm, "value": arm_losses(scores, arm).summary["parameters"]["tables"]}
-        )
+        tables = arm_losses(scores, arm).summary["parameters"]["tables"]
+        rows.append({"panel": "table parameters", "what": arm, "value": tables})
         if arm == "dense":
             continue
         rows.append(mean_row("loss", arm, "", loss(scores, "dense", arm, "prose")))
         for bucket in FREQUENCIES:
-            gain = loss(scores, "dense", arm, "prose", frequency=bucket)
+            gain = or_nan(loss, scores, "dense", arm, "prose", frequency=bucket)
             rows.append(mean_row("by frequency", arm, bucket, gain))
     for arm in scores.recipe.arms:
         rows += robustness_rows(scores, arm)
@@ -55,7 +54,7 @@ def collect(scores: Scores) -> pd.DataFrame:
 
 def draw_frequencies(axes: Axes, data: pd.DataFrame) -> None:
     """Draw gain over dense by training count of the input token."""
-    gains = data[data["panel"] == "by frequency"]
+    gains = pick(data, panel="by frequency")
     draw_buckets(axes, gains, SPLIT, FREQUENCIES)
     axes.set(xlabel="training count of the input token", ylabel=GAIN)
     axes.legend(loc="upper right")
@@ -63,15 +62,13 @@ def draw_frequencies(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw_vocabularies(axes: Axes, data: pd.DataFrame) -> None:
     """Draw gain over dense by size of the vocabulary."""
-    rows = data[data["panel"] == "gain in bits per byte"]
+    rows = pick(data, panel="gain in bits per byte")
     at = rows["x"].astype(float)
-    axes.errorbar(at, rows["value"], yerr=error_bars(rows), **look("stem-full"))
+    draw_means(axes, at, rows, **look("stem-full"))
     for vocab, gain in zip(at, rows["value"], strict=True):
-        bits = data[(data["panel"] == "bits per byte") & (data["x"] == vocab)].set_index("what")["value"]
-        axes.annotate(
-            "\n".join(f"{ARM_LABEL[arm]} {bits[arm]:.3f}" for arm in VOCABULARIES), (vocab, gain), (10, -4),
-            textcoords="offset points", va="top", fontsize=SMALLEST
-        )  # fmt: skip
+        bits = pick(data, panel="bits per byte", x=vocab).set_index("what")["value"]
+        words = "\n".join(f"{ARM_LABEL[arm]} {bits[arm]:.3f}" for arm in VOCABULARIES)
+        note(axes, words, (vocab, gain), (10, -4), va="top")
     axes.set_xscale("log", base=2)
     axes.set_xticks(at, [f"{vocab:,.0f}" for vocab in at])
     axes.set_xlim(at.min() / 1.3, at.max() * 2.6)
@@ -82,7 +79,7 @@ def draw_vocabularies(axes: Axes, data: pd.DataFrame) -> None:
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw gains over dense, by frequency of the input token, and by vocabulary."""
     base = scores.catalog.variant(scores.recipe.compare_at)
-    gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
+    gains = pick(data, panel="loss").sort_values("value", ascending=False)
     order = list(gains["what"])
     tokens = base.at(scores.scale).training.tokens / 1e6
     titles = {"a": f"Gain after {tokens:.2g}M tokens", "b": "By count of the token", "c": "By vocabulary"}

@@ -32,10 +32,10 @@ from stemrepro.measures.offload_training import from_host, on_device
 from stemrepro.measures.scores import Scores
 from stemrepro.measures.text import text_counts
 from stemrepro.model.cost import break_even_bandwidth, parameter_counts, row_bytes
+from stemrepro.report.results import pick
 from stemrepro.report.style import (
     ARM_COLOUR,
     ARM_LABEL,
-    ARM_MARKER,
     DASHES,
     LESS,
     PLAIN,
@@ -43,7 +43,8 @@ from stemrepro.report.style import (
     SOURCE_COLOUR,
     SOURCE_DASHES,
     doubling,
-    plt,
+    entry,
+    look,
     sheet,
 )
 
@@ -60,12 +61,18 @@ PARTS = {"back": "gradients back", "update": "host's update", "late": "rows afte
 """Parts of a training step that nothing hides."""
 SHADES = dict(zip(PARTS, (("#bdbdbd", ""), ("#525252", ""), ("#ffffff", "///")), strict=True))
 SHORT = {
-    "when asked for": "when asked", "ahead, distinct": "+ distinct", "ahead, distinct, cache of 1/32": "+ cache 1/32",
+    "when asked for": "when asked",
+    "ahead, distinct": "+ distinct",
+    "ahead, distinct, cache of 1/32": "+ cache 1/32",
     "ahead, distinct, cache of 1/10": "+ cache 1/10",
-}  # fmt: skip
-DASHES_OF = {"when asked for": (0, (1, 1)), "ahead": (0, (4, 2)), "ahead, distinct": "-",
-             "ahead, distinct, cache of 1/32": (0, (6, 1.5, 1, 1.5)),
-             "ahead, distinct, cache of 1/10": (0, (2, 1))}  # fmt: skip
+}
+DASHES_OF = {
+    "when asked for": (0, (1, 1)),
+    "ahead": (0, (4, 2)),
+    "ahead, distinct": "-",
+    "ahead, distinct, cache of 1/32": (0, (6, 1.5, 1, 1.5)),
+    "ahead, distinct, cache of 1/10": (0, (2, 1)),
+}
 GREYS = dict(zip(DASHES_OF, ("#bdbdbd", "#8c8c8c", "#000000", "#525252", "#737373"), strict=True))
 DOTS = dict(zip(HOMES, ("*", "s", "v", "o", "D", "P"), strict=True))
 
@@ -117,9 +124,9 @@ def collect(scores: Scores) -> pd.DataFrame:
 
 def draw_distinct(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the share of a pass's rows that is left to bring after de-duplication, by source of text."""
-    shares = data[data["panel"] == "distinct"]
+    shares = pick(data, panel="distinct")
     for source in [name for name in SOURCE_COLOUR if name in set(shares["what"])]:
-        rows = shares[shares["what"] == source]
+        rows = pick(shares, what=source)
         axes.plot(rows["x"], rows["value"], color=SOURCE_COLOUR[source], ls=SOURCE_DASHES[source], label=source)
     axes.axvline(PREFILL.tokens, color=PLAIN, lw=0.8)
     axes.text(PREFILL.tokens * 1.1, 97, "a chunk", fontsize=SMALLEST, color=PLAIN, va="top")
@@ -130,7 +137,7 @@ def draw_distinct(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw_bytes(axes: Axes, data: pd.DataFrame) -> None:
     """Draw megabytes of rows that a prefill chunk brings, by home, for both models with a third of the layers."""
-    megabytes, names = data[data["panel"] == "bytes"].set_index(["model", "what"])["value"], list(DASHES_OF)
+    megabytes, names = pick(data, panel="bytes").set_index(["model", "what"])["value"], list(DASHES_OF)
     for place, model in enumerate(MODELS):
         values = [megabytes[model, f"third: {name}"] for name in names]
         places = np.arange(len(names)) + 0.4 * place - 0.2
@@ -145,16 +152,14 @@ def draw_bytes(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw_link(axes: Axes, data: pd.DataFrame, model: str, placement: str) -> None:
     """Draw the modelled slowdown of a prompt's prefill against the link's speed, by how rows come."""
-    slowdowns = data[(data["panel"] == "link") & (data["model"] == model)]
+    slowdowns = pick(data, panel="link", model=model)
     for name, dashes in DASHES_OF.items():
-        rows = slowdowns[slowdowns["what"] == f"{placement}: {name}"]
+        rows = pick(slowdowns, what=f"{placement}: {name}")
         axes.plot(rows["x"], rows["value"], color=GREYS[name], ls=dashes, label=SHORT.get(name, name))
     for name, speed in NOMINAL.items():
         axes.axvline(speed / 1e9, ymax=BELOW, color=PLAIN, lw=0.7)
         axes.text(speed / 1e9, 0.02, f" {name}", fontsize=SMALLEST, color=PLAIN, transform=axes.get_xaxis_transform())
-    even = data[(data["panel"] == "break-even") & (data["model"] == model) & (data["what"] == placement)][
-        "value"
-    ].item()
+    even = pick(data, panel="break-even", model=model, what=placement)["value"].item()
     axes.axvline(even, ymax=BELOW, color=ARM_COLOUR[f"stem-{placement}"], lw=1.2, ls=(0, (3, 1)), label="break-even")
     axes.set_xscale("log")
     axes.set_yscale("symlog", linthresh=1)
@@ -167,24 +172,17 @@ def draw_many(axes: Axes, data: pd.DataFrame, panel: str) -> None:
 
     Rows come ahead, or when asked for.
     """
-    slowdowns = data[data["panel"] == panel]
+    slowdowns = pick(data, panel=panel)
     for model, place in ((model, place) for model in MODELS for place in ("third", "full")):
         for name in ("when asked for", "ahead"):
-            rows = slowdowns[(slowdowns["model"] == model) & (slowdowns["what"] == f"{place}: {name}")]
-            arm = f"stem-{place}"
-            axes.plot(rows["x"], rows["value"], color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ls=DASHES_OF[name],
-                      mfc="white" if model == "mobilellm-350m" else None, ms=4, lw=1)  # fmt: skip
-    handles = [
-        plt.Line2D([], [], color=ARM_COLOUR[f"stem-{p}"], marker=ARM_MARKER[f"stem-{p}"], ls="",
-        label=ARM_LABEL[f"stem-{p}"]) for p in ("third", "full")
-    ]  # fmt: skip
-    handles += [
-        plt.Line2D([], [], color="black", marker="o", ls="", mfc=fill, label=label)
-        for label, fill in (("1B", "black"), ("350M", "white"))
-    ]  # fmt: skip
-    handles += [
-        plt.Line2D([], [], color="black", ls=DASHES_OF[name], label=name) for name in ("when asked for", "ahead")
-    ]
+            rows = pick(slowdowns, model=model, what=f"{place}: {name}")
+            looks = look(f"stem-{place}", hollow=model == "mobilellm-350m") | {"ls": DASHES_OF[name]}
+            axes.plot(rows["x"], rows["value"], **looks, ms=4, lw=1)
+    stems = [f"stem-{place}" for place in ("third", "full")]
+    handles = [entry(ARM_LABEL[arm], **look(arm, joined=False)) for arm in stems]
+    models = (("1B", "black"), ("350M", "white"))
+    handles += [entry(label, color="black", marker="o", ls="", mfc=fill) for label, fill in models]
+    handles += [entry(name, color="black", ls=DASHES_OF[name]) for name in ("when asked for", "ahead")]
     axes.legend(handles=handles, ncol=2)
     doubling(axes, "x")
 
@@ -205,16 +203,13 @@ def draw_training(axes: Axes, data: pd.DataFrame) -> None:
     axes.set_yscale("log")
     axes.set_yticks([10, 30, 100, 300, 1000], ["10", "30", "100", "300", "1000"])
     axes.set_yticks([], minor=True)
-    axes.set(
-        xlabel="tokens of a step on one device",
-        ylabel=f"{LESS}, slower than\non the device (%)",
-        ylim=(6, 8 * data[data["panel"] == "training"]["value"].max()),
-    )
+    axes.set_ylim(6, 8 * pick(data, panel="training")["value"].max())
+    axes.set(xlabel="tokens of a step on one device", ylabel=f"{LESS}, slower than\non the device (%)")
 
 
 def draw_parts(axes: Axes, data: pd.DataFrame) -> None:
     """Draw what a training step's delay is made of."""
-    rows = data[data["panel"] == "training parts"]
+    rows = pick(data, panel="training parts")
     shares, tokens = rows.set_index(["model", "what"])["value"], rows["x"].max()
     names = [(model, place) for model in MODELS for place in ("third", "full")]
     left = np.zeros(len(names))
@@ -234,7 +229,7 @@ def draw_memory(axes: Axes, data: pd.DataFrame) -> None:
 
     Dense is at zero.
     """
-    positions = data[(data["panel"] == "memory") & (data["model"] == "llama-3.2-1b")].set_index("what")
+    positions = pick(data, panel="memory", model="llama-3.2-1b").set_index("what")
     for place in PLACEMENTS:
         for name, dot in DOTS.items():
             point = positions.loc[f"{place}: {name}"]
@@ -244,12 +239,12 @@ def draw_memory(axes: Axes, data: pd.DataFrame) -> None:
     dense = positions.loc["dense"]
     axes.plot(dense["x"], dense["value"], "X", color=ARM_COLOUR["dense"], ms=7)
     axes.axhline(0, color=PLAIN, lw=0.7)
-    handles = [plt.Line2D([], [], color="black", marker=dot, ls="", label=name) for name, dot in DOTS.items()]
+    handles = [entry(name, color="black", marker=dot, ls="") for name, dot in DOTS.items()]
     handles += [
-        plt.Line2D([], [], color=ARM_COLOUR[f"stem-{p}"], ls=DASHES_BY[p], label=ARM_LABEL[f"stem-{p}"])
-        for p in PLACEMENTS
+        entry(ARM_LABEL[f"stem-{place}"], color=ARM_COLOUR[f"stem-{place}"], ls=DASHES_BY[place])
+        for place in PLACEMENTS
     ]
-    handles += [plt.Line2D([], [], color=ARM_COLOUR["dense"], marker="X", ls="", label="dense")]
+    handles += [entry("dense", color=ARM_COLOUR["dense"], marker="X", ls="")]
     axes.legend(handles=handles, fontsize=SMALLEST)
     axes.set_xscale("log")
     axes.set_yscale("symlog", linthresh=10)
@@ -261,11 +256,15 @@ def draw_memory(axes: Axes, data: pd.DataFrame) -> None:
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw eight panels."""
     titles = {
-        "a": "Rows left after de-duplication", "b": "What a prefill pass brings",
-        "c": "Prefill, 1B, STEM 1/3 (modelled)", "d": "Prefill, 1B, STEM full (modelled)",
-        "e": "Decoding over PCIe 5 (modelled)", "f": "Memory and time, 1B (modelled)",
-        "g": "Training over PCIe 5 (modelled)", "h": "What delays it (modelled)",
-    }  # fmt: skip
+        "a": "Rows left after de-duplication",
+        "b": "What a prefill pass brings",
+        "c": "Prefill, 1B, STEM 1/3 (modelled)",
+        "d": "Prefill, 1B, STEM full (modelled)",
+        "e": "Decoding over PCIe 5 (modelled)",
+        "f": "Memory and time, 1B (modelled)",
+        "g": "Training over PCIe 5 (modelled)",
+        "h": "What delays it (modelled)",
+    }
     figure, grid = sheet("ab;cd;ef;gh", 11.6, titles)
     draw_distinct(grid["a"], data)
     draw_bytes(grid["b"], data)

@@ -35,17 +35,18 @@ from stemrepro.measures.scaling import (
     widths,
 )
 from stemrepro.measures.scores import Scores
-from stemrepro.report.results import mean_row
+from stemrepro.report.results import mean_row, pick
 from stemrepro.report.style import (
     ARM_COLOUR,
     ARM_LABEL,
-    ARM_MARKER,
     BETTER,
     GAIN,
     LESS,
     PLAIN,
-    SMALLEST,
+    draw_means,
     error_bars,
+    look,
+    note,
     sheet,
 )
 from stemrepro.verdicts.effect import Effect, Unmeasured
@@ -78,12 +79,7 @@ SHORT = {
 LABEL = {"up-removed": "no W_u (control)"}
 AT_FLOPS = ("dense", "up-removed", "token-only", *STEM)
 BOUGHT = ("stem-third", "stem-full", "ngram-table", "value-embeddings", "bigram-input")
-BUYS = {
-    "token": token_multiplier,
-    "flop": flop_multiplier,
-    "time": time_multiplier,
-    "parameter": parameter_multiplier,
-}
+BUYS = {"token": token_multiplier, "flop": flop_multiplier, "time": time_multiplier, "parameter": parameter_multiplier}
 """What dense needs more of to reach an arm's loss."""
 COMPARED = ("dense", "stem-third", "stem-full", "token-only", "up-removed", "stem-frozen")
 """Arms that every setting has whose decisions are compared with the last rung's."""
@@ -132,9 +128,7 @@ def collect(scores: Scores) -> pd.DataFrame:
     for width, arm in product(widths(scores), LAWS):
         counts, dense = parameters(scores, arm, width), parameters(scores, "dense", width)
         rows.append({"panel": "parameters", "what": arm, "x": width, "value": counts["total"]})
-        rows.append({
-            "panel": "tables over dense", "what": arm, "x": width, "value": counts["tables"] / dense["total"],
-        })  # fmt: skip
+        rows.append({"panel": "tables over dense", "what": arm, "x": width, "value": counts["tables"] / dense["total"]})
     tables = parameters(scores, "input-add")["tables"] / parameters(scores, "dense")["total"]
     rows.append({"panel": "tables over dense", "what": "input-add", "x": 1.0, "value": tables})
     rows += [
@@ -205,10 +199,8 @@ def agreement_rows(scores: Scores) -> list[dict]:
             calls = agreement(pairs, seeds)
             share = 100 * seeds * cost(variant) / cost(MAIN)
             for what, value in (("sign", calls.same_sign), ("right", calls.right), ("wrong", calls.wrong)):
-                rows.append({
-                    "panel": f"agreement, {what}", "what": f"{variant}, {seeds} seeds", "x": share, "value": value,
-                    "count": calls.pairs,
-                })  # fmt: skip
+                about = {"panel": f"agreement, {what}", "what": f"{variant}, {seeds} seeds", "x": share}
+                rows.append(about | {"value": value, "count": calls.pairs})
     return rows
 
 
@@ -235,11 +227,8 @@ def rival_rows(paper: Paper) -> list[dict]:
 
 def line(axes: Axes, rows: pd.DataFrame, arm: str, label: str, style: str = "-", hollow: bool = False) -> None:
     """Draw means along tokens per parameter with 95% intervals over seeds."""
-    axes.errorbar(
-        rows["x"].astype(float), rows["value"], yerr=error_bars(rows), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm],
-        ms=4.5,
-        mfc="white" if hollow else ARM_COLOUR[arm], lw=1.1, ls=style, capsize=2, label=label,
-    )  # fmt: skip
+    looks = look(arm, hollow) | {"ls": style, "ms": 4.5, "lw": 1.1, "capsize": 2}
+    draw_means(axes, rows["x"], rows, **looks, label=label)
 
 
 def rung_names(places: Iterable[float]) -> list[str]:
@@ -250,7 +239,7 @@ def rung_names(places: Iterable[float]) -> list[str]:
 def along(axes: Axes, data: pd.DataFrame, ylabel: str) -> None:
     """Make the x axis a log axis of tokens per parameter with a tick per rung."""
     axes.set_xscale("log", base=2)
-    ticks = sorted(data[data["panel"] == "gap"]["x"].astype(float).unique())
+    ticks = sorted(pick(data, panel="gap")["x"].astype(float).unique())
     axes.set_xticks(ticks, rung_names(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set(xlabel=TOKENS, ylabel=ylabel)
@@ -261,7 +250,7 @@ def draw_gaps(axes: Axes, data: pd.DataFrame, band: str) -> None:
     for name in sorted(name for name in data["panel"].unique() if name == band or name.startswith(f"{band}, width")):
         wide = name != band
         for arm in STEM:
-            gaps = data[(data["panel"] == name) & (data["what"] == arm)]
+            gaps = pick(data, panel=name, what=arm)
             line(axes, gaps, arm, "_" if wide else ARM_LABEL[arm], ":" if wide else "-", wide)
     axes.axhline(0, color="black", lw=0.6)
 
@@ -274,16 +263,13 @@ def name_widths(axes: Axes, scores: Scores) -> None:
 
 def draw_rivals(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the paper's gap and the re-runs' in % of dense's loss, at their own tokens per parameter; single runs."""
-    paper, others = (data[data["panel"] == f"gap, %, {name}"] for name in ("paper", "re-runs"))
+    paper, others = (pick(data, panel=f"gap, %, {name}") for name in ("paper", "re-runs"))
     axes.plot(paper["x"].astype(float), paper["value"], color="black", ls=":", lw=1.2, label="paper: 1/3, 1B")
     axes.plot(others["x"].astype(float), others["value"], "*", color=PLAIN, ms=6, label="re-runs: 1/2")
     for row in others.itertuples():
         first = float(row.x) == others["x"].astype(float).min()
         side, at = ("right", (-5, 2)) if first else ("left", (5, 2))
-        axes.annotate(
-            row.what.upper(), (float(row.x), row.value), at, textcoords="offset points", ha=side, fontsize=SMALLEST,
-            color=PLAIN,
-        )  # fmt: skip
+        note(axes, row.what.upper(), (float(row.x), row.value), at, ha=side, va="baseline", color=PLAIN)
 
 
 def draw_multipliers(axes: Axes, data: pd.DataFrame) -> None:
@@ -291,7 +277,7 @@ def draw_multipliers(axes: Axes, data: pd.DataFrame) -> None:
 
     An arrow at the top means that dense's law never reaches it, or only far beyond the ladder.
     """
-    multipliers = data[data["panel"] == "token multiplier"]
+    multipliers = pick(data, panel="token multiplier")
     for arm in BOUGHT:
         line(axes, multipliers[(multipliers["what"] == arm) & multipliers["value"].notna()], arm, ARM_LABEL[arm])
     axes.axhline(0, color="black", lw=0.6)
@@ -301,27 +287,24 @@ def draw_multipliers(axes: Axes, data: pd.DataFrame) -> None:
         axes.plot(float(row.x), at, ls="none", marker=r"$\uparrow$", color=ARM_COLOUR[row.what], ms=6)
     if multipliers["value"].isna().any():
         axes.plot([], [], ls="none", marker=r"$\uparrow$", color=PLAIN, ms=6, label="beyond dense's law")
-    every = np.arange(-8.0, 12) if high - low > 2.5 else np.log2(
-        [0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8],
-    )  # fmt: skip
-    ticks = [tick for tick in every if low <= tick <= high]
+    near = np.log2([0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8])
+    ticks = [tick for tick in (np.arange(-8.0, 12) if high - low > 2.5 else near) if low <= tick <= high]
     axes.set_yticks(ticks, [f"{2**tick:.3g}" for tick in ticks])
 
 
 def draw_foretold(axes: Axes, data: pd.DataFrame) -> None:
     """Draw gaps that came out at a rung, over those that the rungs below had foretold."""
-    forecasts, outcomes = (data[data["panel"] == panel] for panel in ("foretold", "gap to dense"))
+    forecasts, outcomes = (pick(data, panel=panel) for panel in ("foretold", "gap to dense"))
     both = forecasts.merge(outcomes, on=["what", "x"], suffixes=("", "_came"))
     for arm in FORETOLD:
-        arm_rows = both[both["what"] == arm].sort_values("x")
+        arm_rows = pick(both, what=arm).sort_values("x")
         last = arm_rows["x"].astype(float).to_numpy() == arm_rows["x"].astype(float).max()
         for row, solid in zip(arm_rows.itertuples(), last, strict=True):
-            axes.errorbar(
-                row.value, row.value_came, xerr=[[row.value - row.ci_low], [row.ci_high - row.value]],
-                yerr=[[row.value_came - row.ci_low_came], [row.ci_high_came - row.value_came]], color=ARM_COLOUR[arm],
-                marker=ARM_MARKER[arm], mfc=ARM_COLOUR[arm] if solid else "white", ms=4.5, lw=0.9, ls="none", capsize=2,
-                label=LABEL.get(arm, ARM_LABEL[arm]) if solid else "_",
-            )  # fmt: skip
+            across = [[row.value - row.ci_low], [row.ci_high - row.value]]
+            up = [[row.value_came - row.ci_low_came], [row.ci_high_came - row.value_came]]
+            looks = look(arm, hollow=not solid, joined=False) | {"ms": 4.5, "lw": 0.9, "capsize": 2}
+            label = LABEL.get(arm, ARM_LABEL[arm]) if solid else "_"
+            axes.errorbar(row.value, row.value_came, xerr=across, yerr=up, **looks, label=label)
     span = [min(axes.get_xlim()[0], axes.get_ylim()[0]), max(axes.get_xlim()[1], axes.get_ylim()[1])]
     axes.plot(span, span, color="black", lw=0.6)
     axes.plot([], [], "o", color=PLAIN, mfc="white", ms=4.5, label="the rung before the last")
@@ -330,15 +313,12 @@ def draw_foretold(axes: Axes, data: pd.DataFrame) -> None:
 def draw_agreement(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the share of comparisons that a cheaper setting calls rightly, and wrongly (hollow), over its cost."""
     for called, style, hollow in (("right", "-", False), ("wrong", ":", True)):
-        shares = data[data["panel"] == f"agreement, {called}"]
+        shares = pick(data, panel=f"agreement, {called}")
         for variant, (words, arm, marker) in SETTINGS.items():
             rows = shares[shares["what"].str.startswith(f"{variant}, ")]
             first = not hollow and words not in axes.get_legend_handles_labels()[1]
-            axes.plot(
-                rows["x"].astype(float), 100 * rows["value"], ls=style, color=ARM_COLOUR[arm], marker=marker, ms=4.5,
-                lw=1.1,
-                mfc="white" if hollow else ARM_COLOUR[arm], label=words if first else "_",
-            )  # fmt: skip
+            looks = look(arm, hollow) | {"ls": style, "marker": marker, "ms": 4.5, "lw": 1.1}
+            axes.plot(rows["x"].astype(float), 100 * rows["value"], **looks, label=words if first else "_")
     axes.plot([], [], "o:", color=PLAIN, mfc="white", ms=4.5, lw=1.1, label="called the other way")
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -350,7 +330,7 @@ def draw_agreement(axes: Axes, data: pd.DataFrame) -> None:
 def draw_parts(axes: Axes, data: pd.DataFrame) -> None:
     """Draw what the gap of STEM full is made of."""
     for what, (arm, style) in LOOKS.items():
-        part = data[(data["panel"] == "part") & (data["what"] == what)]
+        part = pick(data, panel="part", what=what)
         line(axes, part, arm, SHORT[what], style, style != "-")
     axes.axhline(0, color="black", lw=0.6)
 
@@ -360,16 +340,15 @@ def draw_stack(axes: Axes, data: pd.DataFrame) -> None:
 
     An interval is that of the part whose top it is at.
     """
-    memory, rest = (data[(data["panel"] == "part") & (data["what"] == name)] for name in ("memory part", "gated rest"))
+    memory, rest = (pick(data, panel="part", what=name) for name in ("memory part", "gated rest"))
     x, total = np.arange(len(memory)), memory["value"].to_numpy() + rest["value"].to_numpy()
     for rows, below, arm, hatch, label in (
         (memory, 0, "input-add", "//", "a row of the token, added to dense"),
         (rest, memory["value"], "stem-full", "", "what STEM full has beyond that"),
     ):
-        axes.bar(
-            x, rows["value"], 0.6, bottom=below, color=ARM_COLOUR[arm], hatch=hatch, ec="white", lw=0.8, label=label
-        )
-    axes.errorbar(x - 0.12, memory["value"], yerr=error_bars(memory), color="black", ls="none", lw=0.9)
+        looks = {"color": ARM_COLOUR[arm], "hatch": hatch, "ec": "white", "lw": 0.8}
+        axes.bar(x, rows["value"], 0.6, bottom=below, **looks, label=label)
+    draw_means(axes, x - 0.12, memory, color="black", ls="none", lw=0.9)
     axes.errorbar(x + 0.12, total, yerr=error_bars(rest), color="black", ls="none", lw=0.9)
     axes.axhline(0, color="black", lw=0.6)
     axes.set_xticks(x, rung_names(memory["x"].astype(float)))
@@ -387,13 +366,10 @@ def front(data: pd.DataFrame, scores: Scores) -> Figure:
     draw_rivals(relative, data)
     name_widths(relative, scores)
     for arm in STEM:
-        gaps = data[(data["panel"] == "gap, %") & (data["what"] == arm)]
+        gaps = pick(data, panel="gap, %", what=arm)
         last = gaps.loc[gaps["x"].astype(float).idxmax()]
         words = f"{last['value']:.1f}%\n({last['ci_low']:.1f} to {last['ci_high']:.1f})"
-        relative.annotate(
-            words, (float(last["x"]), last["value"]), (6, 0), textcoords="offset points", va="center",
-            fontsize=SMALLEST, color=ARM_COLOUR[arm],
-        )  # fmt: skip
+        note(relative, words, (float(last["x"]), last["value"]), (6, 0), color=ARM_COLOUR[arm])
     draw_stack(parts, data)
     along(relative, data, f"loss below dense's (%), {BETTER}")
     roomy(relative)
@@ -408,15 +384,19 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     said.
     """
     titles = {
-        "a": "STEM's gap to dense", "b": "In % of dense's bits a byte", "c": "What it is made of",
-        "d": "At equal training FLOPs", "e": "Tokens that dense needs to catch up",
-        "f": "STEM full, by count of the pair", "g": "Gaps foretold from the rungs below",
+        "a": "STEM's gap to dense",
+        "b": "In % of dense's bits a byte",
+        "c": "What it is made of",
+        "d": "At equal training FLOPs",
+        "e": "Tokens that dense needs to catch up",
+        "f": "STEM full, by count of the pair",
+        "g": "Gaps foretold from the rungs below",
         "h": "Would fewer FLOPs tell the same?",
-    }  # fmt: skip
+    }
     figure, grid = sheet("ab;cd;ef;gh", 11.0, titles)
     gaps, relative, parts, law, tokens, pairs, foretold, decisions = grid.values()
     draw_gaps(gaps, data, "gap")
-    paper = data[data["panel"] == "gap, paper"]["value"].iloc[0]
+    paper = pick(data, panel="gap, paper")["value"].iloc[0]
     gaps.axhline(paper, color="black", lw=1.2, ls=":", label="paper: 1/3, 1B, constant\n(nats a token of its own)")
     draw_gaps(relative, data, "gap, %")
     draw_rivals(relative, data)
@@ -424,23 +404,23 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
         name_widths(axes, scores)
     draw_parts(parts, data)
     for arm in AT_FLOPS:
-        excess = data[(data["panel"] == "over dense's law") & (data["what"] == arm)]
+        excess = pick(data, panel="over dense's law", what=arm)
         line(law, excess, arm, LABEL.get(arm, ARM_LABEL[arm]), "none" if arm == "dense" else "-")
     draw_multipliers(tokens, data)
     shades = sns.light_palette(ARM_COLOUR["stem-full"], len(PAIRS) + 2)[2:]
     for (bucket, words), shade, marker in zip(PAIRS.items(), shades, "os^D", strict=True):
-        by_pair = data[(data["panel"] == "by pair") & (data["what"] == bucket)]
-        pairs.errorbar(
-            by_pair["x"].astype(float), by_pair["value"], yerr=error_bars(by_pair), color=shade, marker=marker,
-            label=words,
-        )  # fmt: skip
+        by_pair = pick(data, panel="by pair", what=bucket)
+        draw_means(pairs, by_pair["x"], by_pair, color=shade, marker=marker, label=words)
     for axes in (law, pairs):
         axes.axhline(0, color="black", lw=0.6)
     labels = {
-        gaps: GAIN, relative: f"loss below dense's (%),\n{BETTER}", parts: "difference of losses (nats/token)",
-        law: f"{LESS}, loss above dense's\nfitted law (nats/token)", tokens: "times the arm's tokens",
+        gaps: GAIN,
+        relative: f"loss below dense's (%),\n{BETTER}",
+        parts: "difference of losses (nats/token)",
+        law: f"{LESS}, loss above dense's\nfitted law (nats/token)",
+        tokens: "times the arm's tokens",
         pairs: GAIN,
-    }  # fmt: skip
+    }
     for axes, label in labels.items():
         along(axes, data, label)
     draw_foretold(foretold, data)

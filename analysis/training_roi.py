@@ -12,14 +12,20 @@ from matplotlib.ticker import FixedLocator
 from stemrepro.config.paper import Paper
 from stemrepro.measures.roi import accuracy_factor, equal_flops, flop_factor, flops, roi_above_chance
 from stemrepro.measures.scores import Scores
-from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, BETTER, GAIN, PLAIN, SMALL, error_bars, sheet
+from stemrepro.report.results import mean_row, pick
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, BETTER, GAIN, PLAIN, SMALL, draw_means, error_bars, sheet
 from stemrepro.verdicts.effect import Effect
 
 MULTIPLE_CHOICE_CHANCE = {
-    "arc_easy": 25, "arc_challenge": 25, "boolq": 50, "piqa": 50, "social_iqa": 100 / 3, "hellaswag": 25,
-    "openbookqa": 25, "winogrande": 50,
-}  # fmt: skip
+    "arc_easy": 25,
+    "arc_challenge": 25,
+    "boolq": 50,
+    "piqa": 50,
+    "social_iqa": 100 / 3,
+    "hellaswag": 25,
+    "openbookqa": 25,
+    "winogrande": 50,
+}
 """Points that guessing gets on the paper's eight benchmarks."""
 PAPER = "table-3-350m"
 """The paper's accuracies and FLOPs."""
@@ -65,7 +71,7 @@ def name_bars(axes: Axes, arms: Iterable[str]) -> None:
 
 def draw_factors(axes: Axes, data: pd.DataFrame, panel: str) -> None:
     """Draw the log ROI of each arm as a pile of its FLOP factor and its accuracy factor."""
-    factors = data[data["panel"] == panel].set_index(["what", "x"])
+    factors = pick(data, panel=panel).set_index(["what", "x"])
     arms = list(dict.fromkeys(factors.index.get_level_values(0)))
     for place, arm in enumerate(arms):
         flops, accuracy, above = (
@@ -77,10 +83,8 @@ def draw_factors(axes: Axes, data: pd.DataFrame, panel: str) -> None:
             label = "chance taken off" if place == 0 else None
             axes.plot(place, flops + above, "d", mfc="white", mec="black", ms=6, ls="none", label=label, zorder=5)
         axes.bar(place, flops, color=ARM_COLOUR[arm], width=0.6, hatch="//", edgecolor="white")
-        axes.bar(
-            place, accuracy, bottom=flops if accuracy * flops >= 0 else 0, color=ARM_COLOUR[arm], width=0.6,
-            edgecolor="white",
-        )  # fmt: skip
+        bottom = flops if accuracy * flops >= 0 else 0
+        axes.bar(place, accuracy, bottom=bottom, color=ARM_COLOUR[arm], width=0.6, edgecolor="white")
         if panel == "ours":
             row = factors.loc[(arm, "accuracy")]
             axes.errorbar(place, flops + accuracy, yerr=error_bars(row)[:, None], color="black", capsize=3)
@@ -97,9 +101,9 @@ def draw_factors(axes: Axes, data: pd.DataFrame, panel: str) -> None:
 
 def draw_gains(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
     """Draw a gain of each arm with its interval."""
-    rows = data[data["panel"] == panel].reset_index(drop=True)
+    rows = pick(data, panel=panel).reset_index(drop=True)
     axes.bar(range(len(rows)), rows["value"], color=[ARM_COLOUR[arm] for arm in rows["what"]], width=0.6)
-    axes.errorbar(range(len(rows)), rows["value"], yerr=error_bars(rows), color="black", capsize=3, ls="none")
+    draw_means(axes, range(len(rows)), rows, color="black", capsize=3, ls="none")
     axes.axhline(0, color="black", lw=0.6)
     name_bars(axes, rows["what"])
     axes.set_ylabel(label)
@@ -108,9 +112,11 @@ def draw_gains(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw the paper's factors and ours, and what losses say."""
     titles = {
-        "a": "The paper's ROI, 350M", "b": "Ours, by the same definition", "c": "FLOPs to dense's final loss",
+        "a": "The paper's ROI, 350M",
+        "b": "Ours, by the same definition",
+        "c": "FLOPs to dense's final loss",
         "d": "Prose loss at equal FLOPs",
-    }  # fmt: skip
+    }
     figure, grid = sheet("ab;cd", 5.2, titles)
     paper, ours, flops, equal = grid.values()
     draw_factors(paper, data, "paper")

@@ -24,8 +24,8 @@ from stemrepro.measures.stability import (
     unlimited,
 )
 from stemrepro.report.forest import draw_forest, name_rows
-from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, LESS, PLAIN, SMALLEST, error_bars, look, sheet
+from stemrepro.report.results import mean_row, pick
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, LESS, PLAIN, SMALLEST, draw_means, look, sheet
 from stemrepro.verdicts.effect import Effect, of_share
 
 SMOOTH = 20
@@ -102,12 +102,12 @@ def draw_losses(axes: Axes, data: pd.DataFrame) -> None:
 
     Ticks at the foot are steps that count as a spike in some seed of some arm.
     """
-    for arm, rows in data[data["panel"] == "loss"].groupby("what", sort=False):
+    for arm, rows in pick(data, panel="loss").groupby("what", sort=False):
         axes.plot(rows["x"], rows["value"], **look(arm), markevery=(6, 12), label=ARM_LABEL[arm])
-    for at in sorted(data[data["panel"] == "spike"]["x"].unique()):
+    for at in sorted(pick(data, panel="spike")["x"].unique()):
         axes.axvline(at, ymax=0.04, color=PLAIN, lw=0.8)
     axes.plot([], [], "|", color=PLAIN, ms=5, label="step with a spike in some seed")
-    lines = data[data["panel"] == "loss"]["value"]
+    lines = pick(data, panel="loss")["value"]
     axes.set_ylim(lines.min() - 0.3, lines.quantile(0.97) + 0.5)
     axes.set(xlabel="training step", ylabel=f"{LESS}, training loss\n(nats/token)")
     axes.legend(loc="upper right")
@@ -115,15 +115,15 @@ def draw_losses(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw_spikes(axes: Axes, data: pd.DataFrame) -> None:
     """Draw spikes in a thousand steps, of the loss and of the gradient norm."""
-    rates = data[data["panel"] == "spikes"]
+    rates = pick(data, panel="spikes")
     arms = list(dict.fromkeys(rates["what"]))
     for shift, what, hatch in ((-0.2, "loss", ""), (0.2, "gradient norm", "//")):
-        rows = rates[rates["x"] == what].set_index("what").loc[arms]
+        rows = pick(rates, x=what).set_index("what").loc[arms]
         at = np.arange(len(arms)) + shift
         axes.barh(
             at, rows["value"], height=0.38, color=[ARM_COLOUR[arm] for arm in arms], hatch=hatch, edgecolor="white"
         )
-        axes.errorbar(rows["value"], at, xerr=error_bars(rows), color="black", lw=0.9, ls="none")
+        draw_means(axes, at, rows, sideways=True, color="black", lw=0.9, ls="none")
         axes.barh(0, 0, color=PLAIN, hatch=hatch, edgecolor="white", label=what)
     name_rows(axes, arms)
     axes.set_ylim(len(arms) - 0.5, -0.5)
@@ -135,28 +135,27 @@ def draw_spikes(axes: Axes, data: pd.DataFrame) -> None:
 def draw_ends(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the final training loss of short runs against the learning rate."""
     kinds = {
-        "clipped": ("-", "full", "clipped"), "unclipped": ("none", "none", "not clipped"),
+        "clipped": ("-", "full", "clipped"),
+        "unclipped": ("none", "none", "not clipped"),
         "own": (":", "left", "own table rate"),
-    }  # fmt: skip
-    arms = list(dict.fromkeys(data[data["panel"] == "end, clipped"]["what"]))
+    }
+    arms = list(dict.fromkeys(pick(data, panel="end, clipped")["what"]))
     for arm in arms:
         axes.plot([], [], ARM_MARKER[arm], color=ARM_COLOUR[arm], label=ARM_LABEL[arm])
     for kind, (line, fill, label) in kinds.items():
-        every = data[data["panel"] == f"end, {kind}"]
+        every = pick(data, panel=f"end, {kind}")
         for arm, rows in every.groupby("what", sort=False):
             aside = 1.09 ** (arms.index(arm) - len(arms) / 2)  # so that error bars do not overlap
             rows = rows.assign(x=aside * rows["x"].astype(float)).sort_values("x")
-            axes.errorbar(
-                rows["x"], rows["value"], yerr=error_bars(rows), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm],
-                fillstyle=fill, mfcalt="white", ls=line,
-            )  # fmt: skip
+            looks = {"color": ARM_COLOUR[arm], "marker": ARM_MARKER[arm], "fillstyle": fill, "mfcalt": "white"}
+            draw_means(axes, rows["x"], rows, **looks, ls=line)
         if len(every):
             axes.plot([], [], color=PLAIN, marker="o", fillstyle=fill, mfcalt="white", ls=line, label=label)
-    entropy = data[data["panel"] == "token frequencies"]["value"].iloc[0]
+    entropy = pick(data, panel="token frequencies")["value"].iloc[0]
     axes.axhline(entropy, color="black", lw=0.8, ls=":")
     axes.plot([], [], color="black", lw=0.8, ls=":", label="token frequencies alone")
     axes.set_xscale("log", base=2)
-    ticks = sorted(data[data["panel"] == "end, clipped"]["x"].astype(float).unique())
+    ticks = sorted(pick(data, panel="end, clipped")["x"].astype(float).unique())
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ends = data[data["panel"].isin([f"end, {kind}" for kind in kinds])][["value", "ci_low", "ci_high"]]
     low, high = np.nanmin(ends), min(np.nanmax(ends), 12)  # a run that blew up may leave the panel
@@ -169,7 +168,7 @@ def draw_blow_ups(axes: Axes, data: pd.DataFrame) -> None:
     """Write how many of the short runs ended above their first loss, and how many of the longer ones."""
     parts = []
     for panel, words in (("blow-ups", "short runs"), ("long blow-ups", "of half the tokens")):
-        rows = data[data["panel"] == panel]
+        rows = pick(data, panel=panel)
         if len(rows):
             parts.append(f"{rows['value'].sum():.0f} of {rows['count'].sum():.0f} {words}")
     words = f"blew up: {', '.join(parts)}"
@@ -181,31 +180,34 @@ def draw_limits(axes: Axes, data: pd.DataFrame) -> None:
 
     Hollow marks have the family's own table learning rate.
     """
-    rows = data[data["panel"] == "limit"]
+    rows = pick(data, panel="limit")
     order = list(rows["what"])
     draw_both(axes, data, "limit", "doublings of the scale's learning rate")
     for place, arm in enumerate(order):
-        count, seeds = data[(data["panel"] == "no limit") & (data["what"] == arm)][["value", "count"]].iloc[0]
+        count, seeds = pick(data, panel="no limit", what=arm)[["value", "count"]].iloc[0]
         if count:
-            x = rows[rows["what"] == arm]["value"].iloc[0]
+            x = pick(rows, what=arm)["value"].iloc[0]
             axes.text(x, place - 0.2, f"{count:.0f} of {seeds:.0f} never", fontsize=SMALLEST, ha="center")
     axes.set_xlim(0, 1.15 * rows["ci_high"].max(skipna=True) if seeds > 1 else None)
 
 
 def draw_both(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
     """Draw a line per arm, hollow with the family's own table learning rate."""
-    order = list(data[data["panel"] == panel]["what"])
-    draw_forest(axes, data[data["panel"] == panel], order, label)
-    draw_forest(axes, data[data["panel"] == f"{panel}, own"], order, label, hollow=True, shift=0.25)
+    order = list(pick(data, panel=panel)["what"])
+    draw_forest(axes, pick(data, panel=panel), order, label)
+    draw_forest(axes, pick(data, panel=f"{panel}, own"), order, label, hollow=True, shift=0.25)
     name_rows(axes, order)
 
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw losses, spikes, ends of short runs at raised learning rates, and what follows from these."""
     titles = {
-        "a": "Training losses", "b": "Spikes", "c": "Short runs at higher rates", "d": "Learning-rate limit",
+        "a": "Training losses",
+        "b": "Spikes",
+        "c": "Short runs at higher rates",
+        "d": "Learning-rate limit",
         "e": "Sensitivity to the rate",
-    }  # fmt: skip
+    }
     figure, grid = sheet("ab;cd;ce", 7.4, titles, height_ratios=(1.15, 1, 1))
     draw_losses(grid["a"], data)
     draw_spikes(grid["b"], data)

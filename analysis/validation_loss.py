@@ -11,10 +11,28 @@ from stemrepro.config.paper import Paper
 from stemrepro.measures.comparison import loss
 from stemrepro.measures.losses import arm_losses
 from stemrepro.measures.scores import Scores
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, GAIN, LESS, SMALL, error_bars, look, one_legend, sheet
+from stemrepro.report.results import or_nan, pick
+from stemrepro.report.style import (
+    ARM_COLOUR,
+    ARM_LABEL,
+    GAIN,
+    LESS,
+    SMALL,
+    draw_band,
+    draw_means,
+    look,
+    one_legend,
+    sheet,
+)
 from stemrepro.verdicts.effect import Effect
 
 PAIRS = ("0", "1-3", "4-31", "32+")
+
+
+def numbers(effect: Effect) -> dict:
+    """Return a mean with its 95% t interval over seeds, and their number."""
+    low, high = effect.interval(0.05)
+    return {"value": effect.mean, "ci_low": low, "ci_high": high, "seeds": effect.seeds}
 
 
 def curves(scores: Scores) -> pd.DataFrame:
@@ -22,30 +40,21 @@ def curves(scores: Scores) -> pd.DataFrame:
     rows = []
     for arm in scores.recipe.arms:
         for tokens, group in arm_losses(scores, arm).whole().curve.groupby("tokens"):
-            values = Effect(group["prose"].to_numpy())
-            low, high = values.interval(0.05)
-            flops = float(group["flops"].iloc[0])
-            rows.append({
-                "panel": "curve", "arm": arm, "tokens": tokens, "flops": flops, "value": values.mean, "ci_low": low,
-                "ci_high": high, "seeds": len(group),
-            })  # fmt: skip
+            about = {"panel": "curve", "arm": arm, "tokens": tokens, "flops": float(group["flops"].iloc[0])}
+            rows.append(about | numbers(Effect(group["prose"].to_numpy())))
     return pd.DataFrame(rows)
 
 
 def gaps(scores: Scores) -> pd.DataFrame:
     """Return the final gap of every arm to dense, and token and contextual part of stem-full's gap by pair count."""
-    contrasts = [("final", arm, "all pairs", "dense", arm) for arm in scores.recipe.arms if arm != "dense"]
+    parts = [("final", arm, "all pairs", "dense", arm) for arm in scores.recipe.arms if arm != "dense"]
     for bucket in ("all pairs", *PAIRS):
-        contrasts.append(("token part", "token-only", bucket, "dense", "token-only"))
-        contrasts.append(("contextual part", "stem-full", bucket, "token-only", "stem-full"))
+        parts.append(("token part", "token-only", bucket, "dense", "token-only"))
+        parts.append(("contextual part", "stem-full", bucket, "token-only", "stem-full"))
     rows = []
-    for panel, arm, bucket, high, low in contrasts:
-        contrast = loss(scores, high, low, "prose", pair=None if bucket == "all pairs" else bucket)
-        ends = contrast.interval(0.05)
-        rows.append({
-            "panel": panel, "arm": arm, "pair_count": bucket, "value": contrast.mean, "ci_low": ends[0],
-            "ci_high": ends[1], "seeds": len(contrast.differences),
-        })  # fmt: skip
+    for panel, arm, bucket, high, low in parts:
+        gain = or_nan(loss, scores, high, low, "prose", pair=None if bucket == "all pairs" else bucket)
+        rows.append({"panel": panel, "arm": arm, "pair_count": bucket} | numbers(gain))
     return pd.DataFrame(rows)
 
 
@@ -53,7 +62,7 @@ def draw_curve(axes: Axes, data: pd.DataFrame, x: str, unit: float, label: str) 
     """Draw loss against tokens or FLOPs: a line per arm with its interval as a band."""
     for arm, rows in data.groupby("arm", sort=False):
         axes.plot(rows[x] / unit, rows["value"], **look(arm), ms=3, label=ARM_LABEL[arm])
-        axes.fill_between(rows[x] / unit, rows["ci_low"], rows["ci_high"], color=ARM_COLOUR[arm], alpha=0.15, lw=0)
+        draw_band(axes, rows[x] / unit, rows, ARM_COLOUR[arm], alpha=0.15)
     settled = data[data["tokens"] > data["tokens"].max() * 0.15]["value"]
     axes.set_ylim(settled.min() - 0.05, settled.max() + 0.1)
     axes.set(xlabel=label, ylabel=f"{LESS}, prose loss (nats/token)")
@@ -61,10 +70,10 @@ def draw_curve(axes: Axes, data: pd.DataFrame, x: str, unit: float, label: str) 
 
 def draw_gaps(axes: Axes, data: pd.DataFrame, paper: Paper) -> None:
     """Draw the final gap to dense of every arm; open diamonds are the paper's numbers."""
-    final = data[data["panel"] == "final"].reset_index(drop=True)
+    final = pick(data, panel="final").reset_index(drop=True)
     for place, row in final.iterrows():
         axes.bar(place, row["value"], color=ARM_COLOUR[row["arm"]], width=0.62)
-        axes.errorbar(place, row["value"], yerr=error_bars(row)[:, None], color="black", capsize=3, lw=1)
+        draw_means(axes, place, row, color="black", capsize=3, lw=1)
     for place, arm in enumerate(final["arm"]):
         if arm in paper.blocks["fig-5b"].rows:
             value = paper.value("fig-5b/dense/5.45e8") - paper.value(f"fig-5b/{arm}/5.45e8")
@@ -84,10 +93,10 @@ def draw_split(axes: Axes, data: pd.DataFrame) -> None:
         (-0.2, "token part", "token-only", "//"),
         (0.2, "contextual part", "stem-full", ""),
     ):
-        rows = data[data["panel"] == panel].set_index("pair_count").loc[list(places)]
+        rows = pick(data, panel=panel).set_index("pair_count").loc[list(places)]
         at = np.arange(len(places)) + shift
         axes.bar(at, rows["value"], width=0.38, color=ARM_COLOUR[arm], hatch=hatch, edgecolor="white", label=panel)
-        axes.errorbar(at, rows["value"], yerr=error_bars(rows), color="black", capsize=2.5, lw=0.9, ls="none")
+        draw_means(axes, at, rows, color="black", capsize=2.5, lw=0.9, ls="none")
     axes.set_xticks(range(len(places)), ["all\npairs", "never", *PAIRS[1:]])
     axes.axhline(0, color="black", lw=0.6)
     axes.set(xlabel="training count of the token pair", ylabel="part of the gap (nats/token)")
@@ -101,7 +110,7 @@ def collect(scores: Scores) -> pd.DataFrame:
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw four panels."""
-    curve, gap = data[data["panel"] == "curve"], data[data["panel"] != "curve"]
+    curve, gap = pick(data, panel="curve"), data[data["panel"] != "curve"]
     titles = {
         "a": "Loss against tokens",
         "b": "Loss against FLOPs",

@@ -12,20 +12,20 @@ import shutil
 import matplotlib as mpl
 import pytest
 import yaml
-from stemrepro.measures.inputs import Inputs
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import write_json
+from stemrepro.config.address import MAIN, Address
 from stemrepro.config.scores import SCORE_KINDS
 from stemrepro.data.vocabularies import write_vocabularies
-from stemrepro.measures.base import measured
+from stemrepro.measures import store
+from stemrepro.measures.base import scores_of
 from stemrepro.measures.catalog import load
 from stemrepro.pipeline.plan import make_plan
 from stemrepro.pipeline.runs import runs_of
 from stemrepro.pipeline.score import pending, write_scores
 from stemrepro.pipeline.text import counts, text_steps
 from stemrepro.report.analyse import analyse
-from stemrepro.report.evidence import METHOD, OWN_SETTINGS, judged, verdict_rows
+from stemrepro.report.evidence import METHOD, OWN_SETTINGS, effect_of, judged, verdict_rows
 from stemrepro.training.train import train
 from stemrepro.verdicts.rule import NOT_TESTED, UNDECIDED
 from tests.conftest import ROOT, TINY, quiet
@@ -94,8 +94,8 @@ def tiny_catalog(scored):
 
 def rows_of(project, catalog, name):
     """Return the verdicts of a recipe by claim, without a figure."""
-    inputs = Inputs(name, catalog, "tiny", project / "scores/tiny")
-    return {row["claim"]: row for row in verdict_rows("tiny", judged(measured(inputs)))}
+    scores = scores_of(name, catalog, "tiny", project / "scores/tiny")
+    return {row["claim"]: row for row in verdict_rows("tiny", judged(scores))}
 
 
 def judge(project, name):
@@ -118,8 +118,8 @@ def test_a_recipe_is_drawn_and_judged(project, catalog, name):
 def test_a_claim_is_judged_at_own_settings_where_both_arms_have_them(project, tiny_catalog):
     """Dense's best learning rate is the common one here; the table of pairs was not tuned."""
     rows = rows_of(project, tiny_catalog, "rivals")
-    measure = measured(Inputs("rivals", tiny_catalog, "tiny", project / "scores/tiny"))
-    common = {name: measure.contrast(*row["arms"], row["metric"]).mean for name, row in rows.items()}
+    scores = scores_of("rivals", tiny_catalog, "tiny", project / "scores/tiny")
+    common = {name: effect_of(claim, scores).mean for name, claim in scores.recipe.claims.items()}
     assert rows["equal-flops"]["ours"] != pytest.approx(common["equal-flops"], abs=1e-5)
     assert rows["equal-flops"]["method"].endswith(OWN_SETTINGS)
     assert rows["over-bigram-table"]["ours"] == pytest.approx(common["over-bigram-table"], abs=1e-5)
@@ -155,16 +155,23 @@ def test_a_front_that_a_recipe_promises_must_exist(project):
         (project / "analysis/kept").rename(file)
 
 
-def test_a_diverged_arm_makes_its_claims_undecided_and_the_others_stay(project, tiny_catalog):
+@pytest.fixture
+def kept(project):
+    """The tables of scores, which are put back after a test."""
+    folder = project / "scores/tiny"
+    before = {path: path.read_bytes() for path in folder.glob("*.parquet")}
+    yield folder
+    for path, content in before.items():
+        path.write_bytes(content)
+
+
+def test_a_diverged_arm_makes_its_claims_undecided_and_the_others_stay(project, tiny_catalog, kept):
     """Also with a figure of what is left."""
-    before = rows_of(project, tiny_catalog, "rivals")
-    path = project / "scores/tiny/losses/main/dense-equal-flops/summary.json"
-    kept = path.read_text()
-    write_json(path, json.loads(kept) | {"diverged": {"0": 7}})
-    try:
-        rows = judge(project, "rivals")
-    finally:
-        path.write_text(kept)
+    before, place = rows_of(project, tiny_catalog, "rivals"), Address(MAIN, "dense-equal-flops")
+    about = store.about(kept, "losses", place) | {"diverged": {"0": 7}}
+    tables = {name: store.lines(kept, "losses", place, name) for name, count in about.pop("lines").items() if count}
+    store.write(kept, "losses", place, "key", about, tables)
+    rows = judge(project, "rivals")
     hit = {name for name, row in rows.items() if "dense-equal-flops" in row["arms"]}
     assert hit
     for name in hit:
@@ -175,17 +182,10 @@ def test_a_diverged_arm_makes_its_claims_undecided_and_the_others_stay(project, 
     assert all(rows[name] == before[name] for name in rows.keys() - hit)
 
 
-@pytest.mark.parametrize(
-    ("file", "recipe"),
-    [("losses.csv", "rivals"), ("summary.json", "rivals"), ("curve.csv", "training_roi")],
-)
-@pytest.mark.parametrize("content", [None, b"{}", b"seed,source\n0,bible\n"])
-def test_scores_that_are_missing_or_garbled_are_one_sentence(project, file, recipe, content):
-    path = project / "scores/tiny/losses/main/stem-third" / file
-    kept = path.read_bytes()
+@pytest.mark.parametrize(("name", "recipe"), [("losses", "rivals"), ("protocol", "rivals"), ("curve", "training_roi")])
+@pytest.mark.parametrize("content", [None, b"{}"])
+def test_scores_that_are_missing_or_garbled_are_one_sentence(project, kept, name, recipe, content):
+    path = kept / f"{name}.parquet"
     path.unlink() if content is None else path.write_bytes(content)
-    try:
-        with pytest.raises(UserError, match=rf"stem-third/{file} is missing or damaged"):
-            judge(project, recipe)
-    finally:
-        path.write_bytes(kept)
+    with pytest.raises(UserError, match=rf"{name}\.parquet is missing or damaged"):
+        judge(project, recipe)

@@ -37,8 +37,6 @@ class Question:
     panel: Panel
 
     def __post_init__(self) -> None:
-        if not (self.supports or self.opposes):
-            raise ValueError("a question needs claims under supports or opposes, which decide its answer")
         if self.number is not None and self.number not in self.claims():
             raise ValueError(f"number '{self.number}' is none of its claims ({', '.join(self.claims())})")
 
@@ -51,12 +49,14 @@ def read_questions(catalog: Catalog, folder: Path = RECIPES) -> dict[str, Questi
     """Read the questions.
 
     Raises:
-        UserError: a claim or a recipe is unknown, a claim stands twice, or `number` is none of the question's claims.
+        UserError: a claim or a recipe is unknown, a claim stands twice, no claim decides, or `number` is none of its claims.
     """
     file = folder / FILE
     questions = {checked_name(key, file): parse(Question, value, file, key) for key, value in read_yaml(file).items()}
     owner: dict[str, str] = {}
     for key, question in questions.items():
+        if not (question.supports or question.opposes):
+            raise UserError(f"{file}: {key}: name claims under supports or opposes, which decide its answer")
         for name in (*question.claims(), question.panel):
             recipe, _, claim = name.partition("/")
             if recipe not in catalog.recipes:

@@ -1,1 +1,1 @@
-"""From contrasts to verdicts, figures and pages."""
+"""From effects to verdicts, figures and pages."""

@@ -6,9 +6,11 @@ is drawn, one line per number; `draw(data, scores) -> Figure` draws it. A recipe
 a forest plot of its claims. The estimates of a recipe stand below those lines in data.csv.
 """
 
-import importlib.util
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.paths import ANALYSES
@@ -26,16 +28,16 @@ def module(path: Path, functions: list[str]) -> ModuleType:
     """Return a file of analysis/ as a module; UserError where it is missing, or lacks `collect` or a named function."""
     if not path.exists():
         raise UserError(f"{path} is missing; a recipe with 'front' needs it")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
+    loader = SourceFileLoader(path.stem, str(path))
+    loaded = module_from_spec(ModuleSpec(path.stem, loader, origin=str(path)))
+    loader.exec_module(loaded)
     if missing := [name for name in ("collect", *functions) if not hasattr(loaded, name)]:
         needed = " and ".join(f"{name}(data, scores)" for name in functions)
         raise UserError(f"{path} lacks the function '{missing[0]}'; it needs collect(scores) and {needed}")
     return loaded
 
 
-def analyse(name: str, scale: str, scores: Path, results: Path, formats: tuple[str, ...] = ()) -> list[dict]:
+def analyse(name: str, scale: str, scores: Path, results: Path, formats: tuple[str, ...] = ()) -> list[dict[str, Any]]:
     """Write `results`/<scale>/<name>/ of a recipe, and return the rows of its verdicts.json.
 
     Args:

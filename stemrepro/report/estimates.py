@@ -1,7 +1,7 @@
 """A recipe's estimates: numbers with intervals but without verdicts, for data.csv."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,18 +17,18 @@ from stemrepro.verdicts.effect import Unmeasured, Untested
 PANEL = "estimates"
 
 
-def _row(name: str, estimate: Estimate, scores: Scores) -> dict:
+def _row(name: str, estimate: Estimate, scores: Scores) -> dict[str, Any]:
     row = {"panel": PANEL, "what": name, "unit": estimate.unit}
     try:
-        contrast = effect_of(estimate, scores)
+        effect = effect_of(estimate, scores)
     except (Unmeasured, Untested) as error:
         return row | {"reason": str(error)}
-    if lost := int(np.isnan(contrast.differences).sum()):
-        return row | {"reason": f"in {lost} of {len(contrast.differences)} seeds it has no value"}
+    if lost := int(np.isnan(effect.differences).sum()):
+        return row | {"reason": f"in {lost} of {len(effect.differences)} seeds it has no value"}
     if not estimate.arms:
-        return row | {"value": contrast.mean}
-    mean = {key: value for key, value in mean_row(PANEL, name, None, contrast).items() if key != "x"}
-    return mean | row | {"by_seed": " ".join(f"{value:.6g}" for value in contrast.differences)}
+        return row | {"value": effect.mean}
+    mean = {key: value for key, value in mean_row(PANEL, name, None, effect).items() if key != "x"}
+    return mean | row | {"by_seed": " ".join(f"{value:.6g}" for value in effect.differences)}
 
 
 def with_estimates(data: pd.DataFrame, scores: Scores) -> pd.DataFrame:
@@ -75,9 +75,13 @@ def printed_numbers(recipe: Recipe, file: Path, group: str) -> list[Printed]:
         raise damaged(file, error) from error
     return [
         Printed(
-            one.label, one.unit, one.paper.value, values[name],
-            same=not one.deviates(values[name]), slip=one.slips(values[name]),
+            one.label,
+            one.unit,
+            one.paper.value,
+            values[name],
+            same=not one.deviates(values[name]),
+            slip=one.slips(values[name]),
         )
         for name, one in recipe.estimates.items()
         if name.startswith(f"{group}-") and isinstance(one.paper, PaperNumber)
-    ]  # fmt: skip
+    ]

@@ -1,10 +1,11 @@
 """A recipe's claims, measured and judged from its scores alone, as rows of verdicts.json."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from stemrepro.config.paper import PaperNumber
 from stemrepro.config.recipe import Claim, Estimate, metric_text
 from stemrepro.measures.base import ON_SCALE, call, failure, levels_of, requirement
 from stemrepro.measures.metric import words_of
@@ -33,40 +34,35 @@ def effect_of(asked: Claim | Estimate, scores: Scores) -> Effect:
     return read.effect(scores, *asked.arms)
 
 
-def judged_effect(claim: Claim, scores: Scores) -> tuple[Effect, bool]:
-    """Return a claim's effect at each arm's own studied settings where both have them, and whether it is that."""
-    common = effect_of(claim, scores)
-    own = call(claim.metric, scores.catalog, scores.recipe).own(scores, *claim.arms) if claim.arms else None
-    return (common, False) if own is None else (own, True)
-
-
 def evidence_for(claim: Claim, scores: Scores) -> Evidence:
-    """Collect what the rule needs to know of a claim."""
-    failed = unmeasured = None
+    """Collect what the rule needs to know of a claim: at own studied settings where both arms have them."""
+    read, failed, unmeasured = call(claim.metric, scores.catalog, scores.recipe), None, None
     conditions = [requirement(name, claim, scores.catalog, scores.recipe) for name in claim.requires]
     asked = [words_of(condition.function) for condition in conditions]
-    contrast, own = Effect(np.array([math.nan])), False
+    effect, own = Effect(np.array([math.nan])), None
     try:
-        contrast, own = judged_effect(claim, scores)
+        common = effect_of(claim, scores)
+        own = read.own(scores, *claim.arms) if claim.arms else None
+        effect = common if own is None else own
         failed = failure(scores, claim)
-        asked = [ON_SCALE, *asked] if levels_of(call(claim.metric, scores.catalog, scores.recipe), scores) else asked
+        asked = [ON_SCALE, *asked] if levels_of(read, scores) else asked
     except Untested as reason:
         failed = str(reason), NOT_ATTEMPTED
     except Unmeasured as reason:
         unmeasured = str(reason)
-    if (lost := int(np.isnan(contrast.differences).sum())) and not unmeasured:
-        unmeasured = f"in {lost} of {contrast.seeds} seeds the contrast has no value"
+    if (lost := int(np.isnan(effect.differences).sum())) and not unmeasured:
+        unmeasured = f"in {lost} of {effect.seeds} seeds the contrast has no value"
     return Evidence(
         kind=claim.kind,
-        contrast=contrast,
+        effect=effect,
         smallest_effect=claim.smallest_effect,
-        paper_effect=claim.paper.value if claim.paper else None,
+        paper_effect=claim.paper.value if isinstance(claim.paper, PaperNumber) else None,
         expected=claim.expected,
         failed_precondition=failed and failed[0],
         untested=failed[1] if failed else "",
         asked="; ".join(asked),
         unmeasured=unmeasured,
-        own_settings=own,
+        own_settings=own is not None,
     )
 
 
@@ -79,8 +75,8 @@ def judged(scores: Scores, only: str | None = None) -> list[Judged]:
 
 def method(facts: Evidence) -> str:
     """Return how a claim's interval was formed, in words."""
-    words = f"t over {facts.contrast.over}" if facts.contrast.paired else f"{METHOD}, not paired (Welch)"
-    words += "" if facts.contrast.logits is None else ", on logits"
+    words = f"t over {facts.effect.over}" if facts.effect.paired else f"{METHOD}, not paired (Welch)"
+    words += "" if facts.effect.logits is None else ", on logits"
     return f"{words}, {OWN_SETTINGS}" if facts.own_settings else words
 
 
@@ -89,36 +85,37 @@ def size_of(one: Judged) -> str | None:
     claim, facts = one.claim, one.evidence
     if claim.origin != "paper" or claim.kind != "greater" or one.steps[-1].verdict == NOT_TESTED:
         return None
-    return size(facts, claim.comparable) if math.isfinite(facts.contrast.interval(PRINTED)[0]) else None
+    return size(facts, claim.comparable) if math.isfinite(facts.effect.interval(PRINTED)[0]) else None
 
 
 def _number(value: float) -> float | None:
     return round(float(value), 6) if math.isfinite(value) else None
 
 
-def verdict_rows(scale: str, claims: list[Judged]) -> list[dict]:
+def verdict_rows(scale: str, claims: list[Judged]) -> list[dict[str, Any]]:
     """Return one row per claim, as verdicts.json holds them."""
-    rows = []
-    for one in claims:
-        facts, contrast, last = one.evidence, one.evidence.contrast, one.steps[-1]
-        exact = facts.kind == "exact"
-        counted = not exact and not facts.unmeasured
-        (low, high), (wide_low, wide_high) = contrast.interval(PRINTED), contrast.interval(DECIDES)
-        ends = {"ci_low": low, "ci_high": high, "ci99_low": wide_low, "ci99_high": wide_high}
-        rows.append({
-            "claim": one.name,
-            **one.claim.model_dump(mode="json", exclude={"requires", "comparable"}),
-            "metric": metric_text(one.claim.metric),
-            "ours": _number(contrast.mean),
-            **{end: _number(value) for end, value in ends.items()},
-            "seeds": contrast.seeds if counted else 0,
-            "differences": None if exact or _number(contrast.mean) is None else [*map(_number, contrast.differences)],
-            "item_se": _number(contrast.item_se) or None,
-            "method": method(facts) if counted else None,
-            "scale": scale,
-            "verdict": last.verdict,
-            "size": size_of(one),
-            "untested": facts.untested or None,
-            "reason": last.reason,
-        })  # fmt: skip
-    return rows
+    return [_row(scale, one) for one in claims]
+
+
+def _row(scale: str, one: Judged) -> dict[str, Any]:
+    facts, effect, last = one.evidence, one.evidence.effect, one.steps[-1]
+    exact, mean = facts.kind == "exact", _number(effect.mean)
+    counted = not exact and not facts.unmeasured
+    (low, high), (wide_low, wide_high) = effect.interval(PRINTED), effect.interval(DECIDES)
+    ends = {"ci_low": low, "ci_high": high, "ci99_low": wide_low, "ci99_high": wide_high}
+    return {
+        "claim": one.name,
+        **one.claim.model_dump(mode="json", exclude={"requires", "comparable"}),
+        "metric": metric_text(one.claim.metric),
+        "ours": mean,
+        **{end: _number(value) for end, value in ends.items()},
+        "seeds": effect.seeds if counted else 0,
+        "differences": None if exact or mean is None else [*map(_number, effect.differences)],
+        "item_se": _number(effect.item_se) or None,
+        "method": method(facts) if counted else None,
+        "scale": scale,
+        "verdict": last.verdict,
+        "size": size_of(one),
+        "untested": facts.untested or None,
+        "reason": last.reason,
+    }

@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from math import isnan, nan
 from pathlib import Path
 from textwrap import wrap
+from typing import Any
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.progress import duration
 from stemrepro.common.provenance import read_provenance
 from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.catalog import Catalog
+from stemrepro.config.paper import PaperNumber
 from stemrepro.config.recipe import ORIGINS, Claim, metric_text
 from stemrepro.measures.base import call, reads_text, requirement, scores_of
 from stemrepro.measures.scores import Scores
@@ -59,7 +61,7 @@ def find(catalog: Catalog, name: str, scale: str | None = None) -> tuple[str, st
 
 
 def _cells(catalog: Catalog, recipe: str, key: str, claim: Claim) -> list[str]:
-    if not claim.paper:
+    if not isinstance(claim.paper, PaperNumber):
         return ["not given" if claim.origin == "paper" else "not in the paper"]
     written = read_yaml(catalog.paper.file.with_name(f"{recipe}.yaml"))  # the catalog keeps the number of cells alone
     cells = [(name, catalog.paper.cell(name)) for name in written["claims"][key]["paper"].get("cells", ())]
@@ -80,18 +82,18 @@ def _measured(scores: Scores, claim: Claim) -> list[str]:
 
 def _table(settings: Mapping[str, Effect], seeds: tuple[int, ...]) -> list[str]:
     """Return one line per seed and one column per setting."""
-    contrasts = [*settings.values()]
-    by_seed = [[*c.differences, *[nan] * len(seeds)] for c in contrasts]
-    most = max(c.seeds for c in contrasts)
-    names = [f"seed {seed}" for seed in seeds] if contrasts[0].over == "seeds" else map(str, range(1, most + 1))
+    effects = [*settings.values()]
+    by_seed = [[*one.differences, *[nan] * len(seeds)] for one in effects]
+    most = max(one.seeds for one in effects)
+    names = [f"seed {seed}" for seed in seeds] if effects[0].over == "seeds" else map(str, range(1, most + 1))
     rows = {name: [values[n] for values in by_seed] for n, name in zip(range(most), names, strict=False)}
-    rows["mean"] = [c.mean for c in contrasts]
+    rows["mean"] = [one.mean for one in effects]
     for alpha in (PRINTED, DECIDES):
-        ends = zip(*(c.interval(alpha) for c in contrasts), strict=True)
-        rows[f"{1 - alpha:.0%} interval from"], rows[f"{1 - alpha:.0%} interval to"] = ends
-    shown = {name: [f"{value:+.4f}" for value in values] for name, values in rows.items()}
-    shown["error between items"] = [f"{c.item_se:.4f}" if c.item_se else "-" for c in contrasts]
-    cells = {"": list(settings)} | {name: ["-" if "nan" in v else v for v in values] for name, values in shown.items()}
+        for place, end in enumerate(("from", "to")):
+            rows[f"{1 - alpha:.0%} interval {end}"] = [one.interval(alpha)[place] for one in effects]
+    shown = {name: ["-" if isnan(value) else f"{value:+.4f}" for value in values] for name, values in rows.items()}
+    shown["error between items"] = [f"{one.item_se:.4f}" if one.item_se else "-" for one in effects]
+    cells = {"": list(settings)} | shown
     return [f"{name:28}" + "".join(f"{value:>16}" for value in values) for name, values in cells.items()]
 
 
@@ -99,12 +101,12 @@ def _differences(one: Judged, scores: Scores) -> list[str]:
     claim, facts = one.claim, one.evidence
     if claim.kind == "exact":
         half = f"what counts {claim.smallest_effect:g} {claim.unit}"
-        expected = f"the paper's {claim.paper.value:g}" if claim.paper else f"the claim's {claim.expected:g}"
-        return [f"computed {facts.contrast.mean:.6g}, {expected}, {half}"]
-    if isnan(facts.contrast.mean):
+        printed = f"the paper's {facts.paper_effect:g}" if facts.expected is None else f"the claim's {facts.expected:g}"
+        return [f"computed {facts.effect.mean:.6g}, {printed}, {half}"]
+    if isnan(facts.effect.mean):
         return [f"none could be formed: {facts.failed_precondition or facts.unmeasured}"]
-    settings = {OWN: facts.contrast} if facts.own_settings else {}
-    settings[COMMON] = effect_of(claim, scores) if settings else facts.contrast
+    settings = {OWN: facts.effect} if facts.own_settings else {}
+    settings[COMMON] = effect_of(claim, scores) if settings else facts.effect
     return [*_table(settings, scores.scale.seeds), f"the interval: {method(facts)}"]
 
 
@@ -116,8 +118,8 @@ def _verdict(one: Judged) -> list[str]:
 
 def _origin(scores: Scores, claim: Claim, results: Path, made: list[str]) -> list[str]:
     recipe, folder = scores.recipe, results / scores.scale_name / scores.name
-    conditions = [requirement(name, claim, scores.catalog, recipe).function.condition for name in claim.requires]
-    looked = {arm for one in conditions for arm in one.arms + one.any_of}
+    functions: list[Any] = [requirement(name, claim, scores.catalog, recipe).function for name in claim.requires]
+    looked = {arm for one in functions for arm in one.condition.arms + one.condition.any_of}
     arms: dict[tuple[str, str], list[str]] = {}
     for address, kinds in recipe.scored().items():
         for kind in kinds if address.arm in looked | set(claim.arms) else ():
@@ -135,7 +137,7 @@ def _origin(scores: Scores, claim: Claim, results: Path, made: list[str]) -> lis
     return [*lines, f"make reproduce RECIPE={scores.name}{'' if is_default else f' SCALE={scores.scale_name}'}", *made]
 
 
-def _made(folder: Path, cost: dict | None) -> list[str]:
+def _made(folder: Path, cost: dict[str, Any] | None) -> list[str]:
     lines = []
     if (path := folder / "provenance.json").exists():
         lines.append("made by commit {commit} on {date}".format(**read_provenance(path)))
@@ -151,23 +153,24 @@ def _wrapped(line: str) -> list[str]:
 
 def _text(scores: Scores, one: Judged, results: Path, made: list[str]) -> str:
     claim = one.claim
+    numbers = "The number" if claim.kind == "exact" else f"Differences, by {one.evidence.effect.over}"
     sections = {
         f"{scores.name}/{one.name} at scale {scores.scale_name}": [
-            claim.sentence, f"{ORIGINS[claim.origin]}, {scores.recipe.paper_item}",
+            claim.sentence,
+            f"{ORIGINS[claim.origin]}, {scores.recipe.paper_item}",
         ],
         "The paper": _cells(scores.catalog, scores.name, one.name, claim),
         "What is measured": _measured(scores, claim),
-        "The number" if claim.kind == "exact" else f"Differences, by {one.evidence.contrast.over}":
-            _differences(one, scores),
+        numbers: _differences(one, scores),
         "The rule": _verdict(one),
         "Where it comes from": _origin(scores, claim, results, made),
-    }  # fmt: skip
+    }
     pieces = {title: [piece for line in lines for piece in _wrapped(line)] for title, lines in sections.items()}
     return "\n\n".join("\n".join([title, *lines]) for title, lines in pieces.items())
 
 
 def explain(
-    catalog: Catalog, name: str, scale: str | None, results: Path, scores: Path, cost: dict | None = None
+    catalog: Catalog, name: str, scale: str | None, results: Path, scores: Path, cost: dict[str, Any] | None = None
 ) -> str:
     """Return everything about a claim (see `find`), in lines of at most 80 columns, judged from the scores.
 

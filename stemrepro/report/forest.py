@@ -4,6 +4,7 @@
 """
 
 import textwrap
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,16 +13,21 @@ from matplotlib.figure import Figure
 
 from stemrepro.measures import comparison
 from stemrepro.measures.scores import Scores
-from stemrepro.report.evidence import judged_effect
-from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, FAINT, PLAIN, SMALL, error_bars, look, sheet
-from stemrepro.verdicts.effect import Effect, Unmeasured, Untested
+from stemrepro.report.evidence import judged
+from stemrepro.report.results import mean_row, pick
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, FAINT, PLAIN, SMALL, draw_means, look, sheet
+from stemrepro.verdicts.effect import Effect
 
 
 def draw_forest(
-    axes: Axes, rows: pd.DataFrame, order: list[str], label: str, hollow: bool = False, shift: float = 0.0,
+    axes: Axes,
+    rows: pd.DataFrame,
+    order: list[str],
+    label: str,
+    hollow: bool = False,
+    shift: float = 0.0,
     fill: str = "full",
-) -> None:  # fmt: skip
+) -> None:
     """Draw rows (what, value, ci_low, ci_high) from top to bottom in `order`; `what` is an arm.
 
     Args:
@@ -34,11 +40,8 @@ def draw_forest(
     for place, arm in enumerate(order):
         if arm not in by_arm.index:
             continue
-        row, colour = by_arm.loc[arm], ARM_COLOUR[arm]
-        axes.errorbar(
-            row["value"], place + shift, xerr=error_bars(row)[:, None], fmt=ARM_MARKER[arm], color=colour, ms=5,
-            mfc="white" if hollow else colour, fillstyle=fill, mfcalt="white",
-        )  # fmt: skip
+        looks = look(arm, hollow, joined=False) | {"ms": 5, "fillstyle": fill, "mfcalt": "white"}
+        draw_means(axes, place + shift, by_arm.loc[arm], sideways=True, **looks)
     axes.axvline(0, color="black", lw=0.6)
     axes.set_ylim(len(order) - 0.5, -0.5)
     axes.set_xlabel(label)
@@ -51,7 +54,7 @@ def name_rows(axes: Axes, order: list[str]) -> None:
     axes.grid(axis="y", color=FAINT, lw=0.8)
 
 
-def robustness_rows(scores: Scores, arm: str) -> list[dict]:
+def robustness_rows(scores: Scores, arm: str) -> list[dict[str, Any]]:
     """Return lines of data.csv: an arm's gain over dense in settings other than the common one."""
     gains = {
         "own rate": comparison.loss(scores, "dense", arm, "prose", own=True),
@@ -63,8 +66,8 @@ def robustness_rows(scores: Scores, arm: str) -> list[dict]:
 def draw_robustness(axes: Axes, data: pd.DataFrame, order: list[str], shift: float) -> None:
     """Draw gains over dense, hollow at tuned learning rates, half-filled and above at the official initialisation."""
     label = axes.get_xlabel()
-    draw_forest(axes, data[data["panel"] == "loss, own rate"], order, label, hollow=True, shift=shift)
-    official = data[data["panel"] == "loss, official start"]
+    draw_forest(axes, pick(data, panel="loss, own rate"), order, label, hollow=True, shift=shift)
+    official = pick(data, panel="loss, official start")
     if len(official):
         draw_forest(axes, official, order, label, shift=-0.34, fill="left")
 
@@ -77,7 +80,7 @@ def mark_settings(axes: Axes, data: pd.DataFrame) -> None:
         axes.plot([], [], "o", color=PLAIN, fillstyle="left", mfcalt="white", label="official init")
 
 
-def cost_rows(scores: Scores, arm: str) -> list[dict]:
+def cost_rows(scores: Scores, arm: str) -> list[dict[str, Any]]:
     """Return two lines of data.csv: an arm's FLOPs per token and all its parameters, as multiples of dense's."""
     return [{"panel": what, "what": arm, "value": value} for what, value in comparison.cost(scores, arm).items()]
 
@@ -85,9 +88,9 @@ def cost_rows(scores: Scores, arm: str) -> list[dict]:
 def draw_buckets(axes: Axes, rows: pd.DataFrame, arms: tuple[str, ...], buckets: tuple[str, ...]) -> None:
     """Draw rows (what, x, value, ci_low, ci_high) as one line per arm over buckets, the arms side by side at each."""
     for number, arm in enumerate(arms):
-        line = rows[rows["what"] == arm].set_index("x").loc[list(buckets)]
+        line = pick(rows, what=arm).set_index("x").loc[list(buckets)]
         at = np.arange(len(buckets)) + 0.08 * (number - len(arms) / 2)
-        axes.errorbar(at, line["value"], yerr=error_bars(line), **look(arm), label=ARM_LABEL[arm])
+        draw_means(axes, at, line, **look(arm), label=ARM_LABEL[arm])
     axes.axhline(0, color="black", lw=0.6)
     axes.set_xticks(range(len(buckets)), buckets)
 
@@ -95,14 +98,12 @@ def draw_buckets(axes: Axes, rows: pd.DataFrame, arms: tuple[str, ...], buckets:
 def collect(scores: Scores) -> pd.DataFrame:
     """Return one line per claim: its effect (of an exact one its distance to the paper) in units of what counts."""
     rows = []
-    for name, claim in scores.recipe.claims.items():
-        try:
-            contrast, _ = judged_effect(claim, scores)
-        except (Unmeasured, Untested):
-            contrast = Effect(np.array([np.nan]))
-        zero = (claim.paper.value if claim.paper else claim.expected) if claim.kind == "exact" else 0.0
-        row = mean_row("claim", name, claim.unit, contrast)
-        rows.append(row | {end: (row[end] - zero) / claim.smallest_effect for end in ("value", "ci_low", "ci_high")})
+    for one in judged(scores):
+        facts, unit = one.evidence, one.claim.smallest_effect
+        printed = facts.paper_effect if facts.expected is None else facts.expected
+        zero = (printed or 0.0) if facts.kind == "exact" else 0.0
+        row = mean_row("claim", one.name, one.claim.unit, facts.effect)
+        rows.append(row | {end: (row[end] - zero) / unit for end in ("value", "ci_low", "ci_high")})
     return pd.DataFrame(rows, columns=list(mean_row("", "", "", Effect(np.zeros(1)))))
 
 
@@ -116,7 +117,7 @@ def draw(data: pd.DataFrame, scores: Scores, note: str = "") -> Figure:
     axes = grid["a"]
     axes.axvspan(-1, 1, color="#e4e8ec")
     axes.axvline(0, color="black", lw=0.6)
-    axes.errorbar(data["value"], range(len(data)), xerr=error_bars(data), fmt="o", color=ARM_COLOUR["dense"])
+    draw_means(axes, range(len(data)), data, sideways=True, fmt="o", color=ARM_COLOUR["dense"])
     axes.set_yticks(range(len(data)), [textwrap.fill(name, 34) for name in data["what"]], fontsize=SMALL)
     axes.set_ylim(len(data) - 0.5, -0.5)
     axes.set_xscale("symlog", linthresh=2)

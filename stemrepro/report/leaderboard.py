@@ -1,6 +1,7 @@
 """RECIPE.csv and RECIPE.md of a recipe with the measure `leaderboard`: one row for each track and method."""
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -11,15 +12,33 @@ from stemrepro.measures.leaderboard import FLOPS, WIDEST, size
 from stemrepro.report.page_parts import LEADERBOARD, cell, folder_of, shown
 
 COLUMNS = {
-    "rank": "rank", "best rank": "best_rank", "worst rank": "worst_rank", "ahead of the next": "ahead",
-    "lead": "lead_percent", "shape": "shape", "parameters": "parameters", "active parameters": "active_parameters",
-    "FLOPs": "flops_per_token", "bytes of rows": "row_bytes_per_token", "step time": "step_time",
-}  # fmt: skip
+    "rank": "rank",
+    "best rank": "best_rank",
+    "worst rank": "worst_rank",
+    "ahead of the next": "ahead",
+    "lead": "lead_percent",
+    "shape": "shape",
+    "parameters": "parameters",
+    "active parameters": "active_parameters",
+    "FLOPs": "flops_per_token",
+    "bytes of rows": "row_bytes_per_token",
+    "step time": "step_time",
+}
 """Panels of data.csv, and their columns."""
 HEAD = (
-    "rank", "method", "published in", "loss below dense's", "ahead of the next", "d_ff / width", "parameters", "active",
-    "FLOPs a token", "bytes of rows", "step time", "seeds",
-)  # fmt: skip
+    "rank",
+    "method",
+    "published in",
+    "loss below dense's",
+    "ahead of the next",
+    "d_ff / width",
+    "parameters",
+    "active",
+    "FLOPs a token",
+    "bytes of rows",
+    "step time",
+    "seeds",
+)
 INTRODUCTION = f"""# {{title}} At {{size}}
 
 Ways to give a token its own parameters, on the same text, tokens and seeds, each at the settings of its own study.
@@ -60,7 +79,7 @@ def ranks(table: pd.DataFrame) -> dict[str, list[dict[str, str]]]:
     }
 
 
-def _words(row: dict) -> list[str]:
+def _words(row: dict[str, Any]) -> list[str]:
     best, worst = row["best_rank"], row["worst_rank"]
     rank = f"{best:.0f}" if best == worst else f"{best:.0f} to {worst:.0f}"
     if pd.isna(row["rank"]):

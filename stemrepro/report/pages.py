@@ -7,6 +7,7 @@ texts stand in the templates next to this file.
 import ast
 import os
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
@@ -34,16 +35,14 @@ MEANING = {
     UNDECIDED: "neither is shown: our runs can't tell",
     NOT_TESTED: "nothing was attempted here, or a precondition is shown to fail, whatever the contrast says",
 }
-COLUMNS = (
-    "scale", "recipe", "claim", "sentence", "origin", "kind", "metric", "unit", "arms",
-    "paper", "paper_unit", "paper_source", "paper_confidence", "expected",
-    "ours", "ci_low", "ci_high", "ci99_low", "ci99_high", "smallest_effect", "seeds", "differences", "item_se",
-    "method", "verdict", "size", "untested", "reason",
-)  # fmt: skip
+ASKED = ("scale", "recipe", "claim", "sentence", "origin", "kind", "metric", "unit", "arms")
+PRINTED = ("paper", "paper_unit", "paper_source", "paper_confidence", "expected")
+FOUND = ("ours", "ci_low", "ci_high", "ci99_low", "ci99_high", "smallest_effect", "seeds", "differences", "item_se")
+COLUMNS = (*ASKED, *PRINTED, *FOUND, "method", "verdict", "size", "untested", "reason")
 """The columns of claims.csv."""
 
 
-def every_row(scale: str | None, results: Path) -> list[dict]:
+def every_row(scale: str | None, results: Path) -> list[dict[str, Any]]:
     """Return all claims of a scale's page, as far as they have verdicts; UserError where these are damaged."""
     return [
         row | {"recipe": name, "name": f"{name}/{row['claim']}", "id": f"{at}/{name}/{row['claim']}"}
@@ -61,10 +60,10 @@ def claims_table(scale: str | None, results: Path) -> str:
         differences = [f"{value:g}" for value in row.get("differences") or () if value is not None]
         lists = {"arms": " ".join(row["arms"]), "differences": " ".join(differences), "paper": paper.get("value")}
         lines.append(row | lists | {f"paper_{key}": paper.get(key) for key in ("unit", "source", "confidence")})
-    return pd.DataFrame(lines, columns=COLUMNS, dtype=object).to_csv(index=False)
+    return str(pd.DataFrame(lines, columns=COLUMNS, dtype=object).to_csv(index=False))
 
 
-def caption(name: str, recipe: Recipe, rows: list[dict]) -> str:
+def caption(name: str, recipe: Recipe, rows: list[dict[str, Any]]) -> str:
     """Return the caption of a figure: the first paragraph of its analysis, and how many seeds its intervals have."""
     path = ANALYSES / f"{name}.py"
     doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) if path.exists() else None
@@ -76,7 +75,7 @@ def caption(name: str, recipe: Recipe, rows: list[dict]) -> str:
     return f"{what} Means over {' to '.join(map(str, sorted({seeds[0], seeds[-1]})))} seeds with 95% intervals."
 
 
-def experiment(name: str, at: str, rows: list[dict], catalog: Catalog, results: Path) -> dict:
+def experiment(name: str, at: str, rows: list[dict[str, Any]], catalog: Catalog, results: Path) -> dict[str, Any]:
     """Return what the pages show of a recipe; UserError where it has no verdicts or no figure."""
     folder, recipe = results / at / name, catalog.recipes[name]
     for file in (VERDICTS, "figure.svg"):
@@ -100,14 +99,14 @@ def two_test_sets(numbers: Paper) -> str:
     )
 
 
-def questions_of(rows: list[dict], catalog: Catalog, results: Path) -> dict[str, dict]:
+def questions_of(rows: list[dict[str, Any]], catalog: Catalog, results: Path) -> dict[str, dict[str, Any]]:
     """Return all questions with their answers; claims that are under none come last, under "others"."""
     asked = read_questions(catalog)
     named = {name for question in asked.values() for name in question.claims()}
     if others := tuple(dict.fromkeys(row["name"] for row in rows if row["name"] not in named)):
-        told = {"asked": "Claims that belong to no question", "label": "recipes/questions.yaml names none of them"}
-        asked["others"] = Question.model_construct(**told, also=others, panel="")
-    by_name: dict[str, list[dict]] = {}
+        name, label = "Claims that belong to no question", "recipes/questions.yaml names none of them"
+        asked["others"] = Question(asked=name, label=label, also=others, panel="")
+    by_name: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         by_name.setdefault(row["name"], []).append(row)
     return {
@@ -131,7 +130,7 @@ def write_pages(results: Path, scale: str | None = None) -> Path:
     """
     catalog, out = load(), folder_of(scale, results)
     rows = every_row(scale, results)
-    experiments: dict[str, dict] = {}
+    experiments: dict[str, dict[str, Any]] = {}
     for name, at in shown(scale, results):  # of several scales the first answers
         experiments.setdefault(name, experiment(name, at, rows, catalog, results))
     questions, counted_rows = questions_of(rows, catalog, results), rows + not_attempted(rows, catalog)

@@ -2,11 +2,13 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from matplotlib.ticker import MaxNLocator
 
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.questions import Question
+from stemrepro.config.recipe import Origin
 from stemrepro.report.estimates import Printed, printed_numbers
 from stemrepro.report.verdicts import TALLIED
 from stemrepro.report.words import counted, ours
@@ -18,7 +20,7 @@ COUNTS_DEVIATIONS = "deviating: "
 TICKS = MaxNLocator(nbins=3, steps=[1, 2, 5, 10])
 
 
-def place_bars(rows: list[dict]) -> dict:
+def place_bars(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Place the intervals of rows on one axis, as percent of its length.
 
     The axis is in the unit of the rows or, where they have several, in multiples of the smallest effect that counts.
@@ -35,11 +37,14 @@ def place_bars(rows: list[dict]) -> dict:
         size = row["smallest_effect"] if len(units) > 1 else 1
         same = row["paper"] and row["paper"]["unit"] == row["unit"] and row["kind"] != "equivalent"
         bars[row["id"]] = {
-            "low": row["ci_low"] / size, "mean": row["ours"] / size, "high": row["ci_high"] / size,
-            "least": -row["smallest_effect"] / size, "most": row["smallest_effect"] / size,
+            "low": row["ci_low"] / size,
+            "mean": row["ours"] / size,
+            "high": row["ci_high"] / size,
+            "least": -row["smallest_effect"] / size,
+            "most": row["smallest_effect"] / size,
             "paper": row["paper"]["value"] / size if same else None,
             "seeds": [value / size for value in row.get("differences") or () if value is not None],
-        }  # fmt: skip
+        }
     numbers = [value for bar in bars.values() for part in bar.values() for value in _list(part)]
     left, right = min(numbers, default=-1.0), max(numbers, default=1.0)
     margin = 0.04 * (right - left)
@@ -63,7 +68,7 @@ def _list(part: float | list[float] | None) -> list[float]:
     return part if isinstance(part, list) else [] if part is None else [part]
 
 
-def _printed(row: dict, catalog: Catalog, results: Path) -> list[Printed]:
+def _printed(row: dict[str, Any], catalog: Catalog, results: Path) -> list[Printed]:
     """Return the printed numbers that a claim about the paper's arithmetic counts."""
     if row["origin"] != "arithmetic" or not row["metric"].startswith(COUNTS_DEVIATIONS):
         return []
@@ -71,7 +76,9 @@ def _printed(row: dict, catalog: Catalog, results: Path) -> list[Printed]:
     return printed_numbers(catalog.recipes[row["recipe"]], file, row["metric"].removeprefix(COUNTS_DEVIATIONS))
 
 
-def answered(question: Question, rows: dict[str, list[dict]], catalog: Catalog, results: Path) -> dict:
+def answered(
+    question: Question, rows: dict[str, list[dict[str, Any]]], catalog: Catalog, results: Path
+) -> dict[str, Any]:
     """Return what a page shows of a question.
 
     Args:
@@ -88,16 +95,18 @@ def answered(question: Question, rows: dict[str, list[dict]], catalog: Catalog, 
         number, interval: the number next to the answer, as text, and the verdict of its own claim.
         lead, lead_axis: the row of that number, or None, and an axis for it alone.
     """
-    claims, not_attempted, said = [], Counter(), {origin: Counter() for origin in TALLIED}
+    claims: list[dict[str, Any]] = []
+    not_attempted: Counter[str] = Counter()
+    said: dict[Origin, Counter[str]] = {origin: Counter() for origin in TALLIED}
     for name in question.claims():
         recipe = catalog.recipes[name.partition("/")[0]]
-        first, *others = rows.get(name, [None])
+        first, *others = rows.get(name) or [{"verdict": NOT_TESTED, "untested": NOT_ATTEMPTED}]
         if name not in question.also:
-            word = says(first["verdict"] if first else NOT_TESTED, name in question.opposes)
+            word = says(first["verdict"], name in question.opposes)
             said[recipe.claims[name.partition("/")[2]].origin][word] += 1
         else:
             word = None
-        if first is None or first["untested"] == NOT_ATTEMPTED:
+        if first["untested"] == NOT_ATTEMPTED:
             not_attempted[recipe.title] += 1
             continue
         claims.append(first | {"says": word, "printed": _printed(first, catalog, results)})
@@ -120,7 +129,7 @@ def answered(question: Question, rows: dict[str, list[dict]], catalog: Catalog, 
     }
 
 
-def _number(question: Question, claims: list[dict]) -> dict:
+def _number(question: Question, claims: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the number that stands next to the answer: text and interval, and its claim; "-" where there is none."""
     lead = next((row for row in claims if row["name"] == question.number), None)
     if lead and lead["ours"] is not None:

@@ -1,6 +1,8 @@
 """What is written to results/<scale>/<recipe>/: figures, their data, and verdicts."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,20 +15,20 @@ from stemrepro.measures.base import reads_text, study_of
 from stemrepro.measures.scores import Scores
 from stemrepro.report.page_parts import VERDICTS
 from stemrepro.report.style import footer, render, settle
-from stemrepro.verdicts.effect import Effect
+from stemrepro.verdicts.effect import Effect, Untested
 
 
-def mean_row(panel: str, what: str, x: object, contrast: Effect, unit: float = 1.0) -> dict:
+def mean_row(panel: str, what: str, x: object, effect: Effect, unit: float = 1.0) -> dict[str, Any]:
     """Return a line of data.csv: a mean with its 95% interval, over `unit`, and the number of its values.
 
     Where every seed of a share is at 0 or 100%, its interval ends there.
     """
-    mean, (low, high) = contrast.mean, contrast.interval(0.05)
+    mean, (low, high) = effect.mean, effect.interval(0.05)
     row = {"panel": panel, "what": what, "x": x, "value": mean / unit}
-    return row | {"ci_low": min(low, mean) / unit, "ci_high": max(high, mean) / unit, "count": contrast.seeds}
+    return row | {"ci_low": min(low, mean) / unit, "ci_high": max(high, mean) / unit, "count": effect.seeds}
 
 
-def window_rows(panel: str, what: str, losses: np.ndarray, tokens: float, windows: int) -> list[dict]:
+def window_rows(panel: str, what: str, losses: np.ndarray, tokens: float, windows: int) -> list[dict[str, Any]]:
     """Return lines of data.csv: means over so many windows of steps, at most; `x` is the tokens of their middles.
 
     Args:
@@ -40,17 +42,30 @@ def window_rows(panel: str, what: str, losses: np.ndarray, tokens: float, window
     ]
 
 
-def run_inputs(scores: Scores) -> dict:
+def pick(data: pd.DataFrame, **values: object) -> pd.DataFrame:
+    """Return the lines whose columns have these values."""
+    return data[np.logical_and.reduce([data[column] == value for column, value in values.items()])]
+
+
+def or_nan(metric: Callable[..., Effect], *settings: object, **named: object) -> Effect:
+    """Return what a metric gives, or NaN where the scale has nothing to measure, so that a figure has a gap there."""
+    try:
+        return metric(*settings, **named)
+    except Untested:
+        return Effect(np.array([np.nan]))
+
+
+def run_inputs(scores: Scores) -> dict[str, Any]:
     """Return hashes of what a result follows from: settings and data of the runs, their seeds, and counts in the text.
 
     Where nothing was trained, they are the paper's numbers and the published shapes.
     """
     recipe, runs, data = scores.recipe, {}, []
     for address, seeds in recipe.wanted().items():
-        kind = recipe.scored()[address][0]
-        about = store.about(scores.folder, kind, address)
+        about = store.about(scores.folder, recipe.scored()[address][0], address)
+        name = address.arm if address.variant == recipe.compare_at else str(address)
         count = min(about["seeds"], next(iter(seeds.values())))
-        runs[str(address)] = {"params_hash": about["params_hash"], "seeds": count}
+        runs[name] = {"params_hash": about["params_hash"], "seeds": count}
         data.append(about["data_hash"])
     study = study_of(recipe)
     if runs:
@@ -70,9 +85,14 @@ def run_inputs(scores: Scores) -> dict:
 
 
 def save(
-    folder: Path, scale: str, figures: dict[str, Figure], data: pd.DataFrame, rows: list[dict], inputs: dict,
+    folder: Path,
+    scale: str,
+    figures: dict[str, Figure],
+    data: pd.DataFrame,
+    rows: list[dict[str, Any]],
+    inputs: dict[str, Any],
     formats: tuple[str, ...] = (),
-) -> None:  # fmt: skip
+) -> None:
     """Write each figure as <name>.svg, data.csv, verdicts.json, and provenance.json where one of these has changed.
 
     Equal inputs give equal bytes.

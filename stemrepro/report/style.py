@@ -5,6 +5,7 @@ Panels have letters and titles. The bytes of a figure depend on its data alone.
 
 import io
 from collections import Counter
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -16,6 +17,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
 
 from stemrepro.config.arm import HUES, Arm
 
@@ -27,7 +29,7 @@ SMALL, SMALLEST = 7, 6.5
 """Points of names and notes in a panel, and of the smallest letters anywhere."""
 ARM_COLOUR: dict[str, str] = {}
 ARM_MARKER: dict[str, str] = {}
-ARM_DASHES: dict[str, str | tuple] = {}
+ARM_DASHES: dict[str, Any] = {}
 ARM_LABEL: dict[str, str] = {}
 """Look of every arm of recipes/arms.yaml; `use_style` fills these in.
 
@@ -50,29 +52,49 @@ def use_style(arms: dict[str, Arm]) -> None:
     ARM_COLOUR.update({name: HUES[arm.hue] for name, arm in arms.items()})
     ARM_MARKER.update({name: arm.marker for name, arm in arms.items()})
     ARM_LABEL.update({name: arm.label or name for name, arm in arms.items()})
-    before = Counter()
+    before: Counter[str] = Counter()
     for name, arm in arms.items():
         ARM_DASHES[name] = DASHES[before[arm.hue] % len(DASHES)]
         before[arm.hue] += 1
     mpl.rcdefaults()  # whatever a matplotlibrc of the user says
     sns.set_theme(context="paper", style="ticks", font_scale=0.95)
-    mpl.rcParams.update({
-        "svg.hashsalt": "stemrepro", "svg.fonttype": "none", "pdf.fonttype": 42, "figure.dpi": 100, "savefig.dpi": 200,
-        "axes.spines.top": False, "axes.spines.right": False, "axes.titleweight": "bold", "axes.titlesize": "medium",
-        "axes.titlelocation": "left", "legend.frameon": False, "font.family": "DejaVu Sans",
-        "legend.fontsize": SMALLEST, "legend.title_fontsize": SMALLEST, "lines.linewidth": 1.1,
-        "lines.markersize": 4.5, "errorbar.capsize": 2, "figure.max_open_warning": 0,
-    })  # fmt: skip
+    mpl.rcParams.update(
+        {
+            "svg.hashsalt": "stemrepro",
+            "svg.fonttype": "none",
+            "pdf.fonttype": 42,
+            "figure.dpi": 100,
+            "savefig.dpi": 200,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.titleweight": "bold",
+            "axes.titlesize": "medium",
+            "axes.titlelocation": "left",
+            "legend.frameon": False,
+            "font.family": "DejaVu Sans",
+            "legend.fontsize": SMALLEST,
+            "legend.title_fontsize": SMALLEST,
+            "lines.linewidth": 1.1,
+            "lines.markersize": 4.5,
+            "errorbar.capsize": 2,
+            "figure.max_open_warning": 0,
+        }
+    )
 
 
-def look(arm: str, hollow: bool = False) -> dict:
-    """Return an arm's look for `plot` and `errorbar`; `hollow` is for a second measurement of the same."""
-    colour = ARM_COLOUR[arm]
-    return {"color": colour, "marker": ARM_MARKER[arm], "ls": ARM_DASHES[arm], "mfc": "white" if hollow else colour}
+def look(arm: str, hollow: bool = False, joined: bool = True) -> dict[str, Any]:
+    """Return an arm's look for `plot` and `errorbar`.
+
+    Args:
+        hollow: for a second measurement of the same.
+        joined: whether a line joins the marks.
+    """
+    colour, dashes = ARM_COLOUR[arm], ARM_DASHES[arm] if joined else "none"
+    return {"color": colour, "marker": ARM_MARKER[arm], "ls": dashes, "mfc": "white" if hollow else colour}
 
 
 def sheet(
-    layout: str | list, height: float, titles: dict[str, str], **options: object
+    layout: str | list[Any], height: float, titles: dict[str, str], **options: Any
 ) -> tuple[Figure, dict[str, Axes]]:
     """Return a figure of lettered panels.
 
@@ -104,11 +126,16 @@ def doubling(axes: Axes, *names: str) -> None:
 
 def one_legend(figure: Figure, axes: list[Axes], columns: int) -> Legend:
     """Draw one legend above the panels, of everything that any of them labels."""
-    entries = {}
+    entries: dict[str, Any] = {}
     for panel in axes:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
-    return figure.legend(entries.values(), entries, loc="outside upper center", ncols=columns)
+    return figure.legend(list(entries.values()), list(entries), loc="outside upper center", ncols=columns)
+
+
+def entry(label: str, **looks: Any) -> Line2D:
+    """Return an entry of a legend that nothing drawn stands for."""
+    return Line2D([], [], label=label, **looks)
 
 
 def error_bars(rows: pd.DataFrame | pd.Series) -> np.ndarray:
@@ -117,7 +144,36 @@ def error_bars(rows: pd.DataFrame | pd.Series) -> np.ndarray:
     They are 0 where one seed gives no interval.
     """
     ends = rows["value"] - rows["ci_low"], rows["ci_high"] - rows["value"]
-    return np.nan_to_num(np.array(ends, float))
+    return np.asarray(np.nan_to_num(np.array(ends, float)))
+
+
+def draw_means(axes: Axes, at: object, rows: pd.DataFrame | pd.Series, sideways: bool = False, **looks: Any) -> None:
+    """Draw means with their 95% intervals at places of an axis, x or, `sideways`, y.
+
+    Args:
+        at: a number for each of the rows, or one for all.
+        rows: lines of data.csv, or one of them.
+        looks: of matplotlib's errorbar.
+    """
+    bars = error_bars(rows).reshape(2, -1)
+    places = np.asarray(at, float) + np.zeros(bars.shape[1])
+    if sideways:
+        axes.errorbar(rows["value"], places, xerr=bars, **looks)
+    else:
+        axes.errorbar(places, rows["value"], yerr=bars, **looks)
+
+
+def draw_band(
+    axes: Axes, at: pd.Series, rows: pd.DataFrame, colour: str, unit: float = 1.0, alpha: float = 0.2
+) -> None:
+    """Draw 95% intervals, over `unit`, as a band."""
+    axes.fill_between(at.astype(float), rows["ci_low"] / unit, rows["ci_high"] / unit, color=colour, alpha=alpha, lw=0)
+
+
+def note(axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], **looks: Any) -> None:
+    """Write words next to a point, so many points of print off it."""
+    looks = {"textcoords": "offset points", "fontsize": SMALLEST, "va": "center"} | looks
+    axes.annotate(words, at, offset, **looks)
 
 
 def footer(figure: Figure, text: str) -> None:
@@ -133,7 +189,8 @@ def settle(figure: Figure) -> None:
     figure.draw_without_rendering()
     figure.set_layout_engine(None)  # "none" would leave a placeholder, for which savefig draws twice
     for axes in figure.axes:
-        axes.set_position([round(float(value), 6) for value in axes.get_position().bounds])
+        left, bottom, width, height = (round(float(value), 6) for value in axes.get_position().bounds)
+        axes.set_position((left, bottom, width, height))
 
 
 def render(figure: Figure, kind: str) -> bytes:

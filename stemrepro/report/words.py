@@ -1,6 +1,7 @@
 """The row of a claim in words: its numbers, where they come from, and how many seeds they have."""
 
 import math
+from typing import Any
 
 from stemrepro.report.evidence import METHOD
 
@@ -13,7 +14,7 @@ def number(value: float, sign: bool = True) -> str:
     return f"{value:{'+' if sign else ''}.{digits}f}"
 
 
-def printed(row: dict, value: float, more: int = 0) -> str:
+def printed(row: dict[str, Any], value: float, more: int = 0) -> str:
     """Write a number of an exact claim with the digits that its rounding or the paper's number has, and `more`.
 
     Counts are whole.
@@ -28,7 +29,7 @@ def counted(value: str, unit: str) -> str:
     return f"{value} {unit.removesuffix('s') if value == '1' else unit}"
 
 
-def ours(row: dict) -> str:
+def ours(row: dict[str, Any]) -> str:
     """Write our number with its 95% interval."""
     if row["ours"] is None:
         return "-"
@@ -37,7 +38,7 @@ def ours(row: dict) -> str:
     return f"{value}{interval} {row['unit']}" if interval else counted(value, row["unit"])
 
 
-def paper(row: dict) -> str:
+def paper(row: dict[str, Any]) -> str:
     """Write the paper's number."""
     if not row["paper"]:
         return "not given" if row["origin"] == "paper" else "not in the paper"
@@ -45,18 +46,18 @@ def paper(row: dict) -> str:
     return counted(printed(row, value) if row["kind"] == "exact" else number(value), unit)
 
 
-def source(row: dict) -> str:
+def source(row: dict[str, Any]) -> str:
     """Say where the paper's number is from and how sure that is."""
     return f"{SURE[row['paper']['confidence']]}{row['paper']['source']}" if row["paper"] else ""
 
 
-def contrast(row: dict) -> str:
+def contrast(row: dict[str, Any]) -> str:
     """Name arms and metric in short."""
     arms = " against ".join(dict.fromkeys(row["arms"]))
     return f"{arms}, {row['metric']}" if arms else row["metric"]
 
 
-def evidence(row: dict) -> str:
+def evidence(row: dict[str, Any]) -> str:
     """Name the seeds, how the interval was formed where it isn't a plain t interval, and the error between items."""
     if row["kind"] == "exact":
         return "computed, no chance involved"

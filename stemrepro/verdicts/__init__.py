@@ -1,1 +1,1 @@
-"""From differences by seed to a verdict: contrasts, the rule, and the word that answers a question."""
+"""From differences by seed to a verdict: effects, the rule, and the word that answers a question."""

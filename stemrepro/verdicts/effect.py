@@ -13,7 +13,7 @@ import numpy as np
 
 
 class Unmeasured(Exception):
-    """A contrast that the runs could not give, because of their results; the message says why."""
+    """An effect that the runs could not give, because of their results; the message says why."""
 
 
 class Untested(Unmeasured):

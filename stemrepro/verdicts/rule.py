@@ -11,7 +11,7 @@ over the seeds decides, by the first line that fits:
 6. undecided: the rest.
 
 Inside +-m comes first: an effect that is real and too small to count doesn't count. By hand, of paired differences d
-that are no shares (of those `of_shares` in contrast.py):
+that are no shares (of those `of_shares` in effect.py):
 
     low, high = scipy.stats.t.interval(0.99, len(d) - 1, numpy.mean(d), scipy.stats.sem(d))
 
@@ -29,8 +29,12 @@ UNDECIDED = "undecided"
 NOT_TESTED = "not tested"
 VERDICTS = (SUPPORTED, CONTRADICTED, UNDECIDED, NOT_TESTED)
 NOT_ATTEMPTED, TOO_SMALL, TOO_SHORT, TOO_EASY, CONFOUNDED = (
-    "not attempted", "model too small", "runs too short", "task too easy", "confounded",
-)  # fmt: skip
+    "not attempted",
+    "model too small",
+    "runs too short",
+    "task too easy",
+    "confounded",
+)
 UNTESTED = (NOT_ATTEMPTED, TOO_SMALL, TOO_SHORT, TOO_EASY, CONFOUNDED)
 """Why claims aren't tested: nothing was run, dense can't do the task, training is too short to show it, dense leaves no
 room for a lead, or something else than the claim's contrast differs too."""
@@ -48,19 +52,19 @@ class Evidence:
 
     Attributes:
         kind: greater, equivalent, not-better or exact.
-        contrast: of the arms; of an exact claim its one difference is the computed number.
+        effect: of the arms; of an exact claim its one difference is the computed number.
         smallest_effect: m.
         paper_effect: the paper's number, or None.
         expected: the number of an exact claim that the paper doesn't have.
-        failed_precondition: why the claim can't be tested here, or None; judged without the contrast.
+        failed_precondition: why the claim can't be tested here, or None; judged without the effect.
         untested: the kind of that reason, one of UNTESTED; "" where it can be tested.
         asked: what has to hold for the claim to be tested, in words.
-        unmeasured: why the contrast is NaN, or None.
+        unmeasured: why the effect is NaN, or None.
         own_settings: whether each arm is at its own studied settings, not at the common ones.
     """
 
     kind: str
-    contrast: Effect
+    effect: Effect
     smallest_effect: float
     paper_effect: float | None = None
     expected: float | None = None
@@ -82,9 +86,9 @@ class Step:
     reason: str = ""
 
 
-def in_words(contrast: Effect, alpha: float = DECIDES) -> str:
-    """Return a contrast's interval in words."""
-    low, high = contrast.interval(alpha)
+def in_words(effect: Effect, alpha: float = DECIDES) -> str:
+    """Return an effect's interval in words."""
+    low, high = effect.interval(alpha)
     return f"{low:+.4f} to {high:+.4f} ({1 - alpha:.0%})"
 
 
@@ -96,16 +100,16 @@ def steps(e: Evidence) -> list[Step]:
     taken = [Step("Can it be tested here?", True, e.asked or "nothing is asked first")]
     if e.kind == "exact" and not e.unmeasured:
         return [*taken, _of_exact(e)]
-    seeds = e.contrast.seeds
+    seeds = e.effect.seeds
     lost = e.unmeasured or (f"{seeds} seed(s); a claim needs {LEAST_SEEDS}" if seeds < LEAST_SEEDS else "")
     question = "Is it measured, by enough seeds?"
     if lost:
         return [*taken, Step(question, False, lost, UNDECIDED, lost)]
     few = "; three need an effect of 9.9 standard errors" if seeds == LEAST_SEEDS else ""
     taken.append(Step(question, True, f"{seeds} seeds{few}"))
-    numbers, m = in_words(e.contrast), f"{e.smallest_effect:g}"
+    numbers, m = in_words(e.effect), f"{e.smallest_effect:g}"
     for place, verdict in RULE[e.kind].items():
-        shown, words = PLACES[place](*e.contrast.interval(DECIDES), e.smallest_effect), place.replace("m", m)
+        shown, words = PLACES[place](*e.effect.interval(DECIDES), e.smallest_effect), place.replace("m", m)
         question = f"Does the 99% interval lie {words}?"
         if shown:
             return [*taken, Step(question, True, numbers, verdict, f"{words}: {numbers}")]
@@ -132,7 +136,7 @@ RULE = {
 
 
 def _of_exact(e: Evidence) -> Step:
-    computed, half = e.contrast.mean, e.smallest_effect
+    computed, half = e.effect.mean, e.smallest_effect
     printed = e.paper_effect if e.expected is None else e.expected
     if printed is None:
         raise ValueError("a claim of kind 'exact' says no value")
@@ -153,6 +157,6 @@ def size(e: Evidence, comparable: bool) -> str:
     """
     if not comparable or e.paper_effect is None:
         return NO_SIZE
-    low, high = e.contrast.interval(PRINTED)
+    low, high = e.effect.interval(PRINTED)
     least, most = sorted((e.paper_effect / 2, 2 * e.paper_effect))
     return SAME_SIZE if low <= most and high >= least else OTHER_SIZE

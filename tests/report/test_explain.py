@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from stemrepro.cli import app
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
-from stemrepro.measures.base import measured
+from stemrepro.measures.base import scores_of
 from stemrepro.measures.catalog import load
 from stemrepro.report.estimates import with_estimates
 from stemrepro.report.evidence import judged, verdict_rows
@@ -30,9 +30,9 @@ def judged_anew(places, results):
     """What committed scores say: the folder has verdicts.json and data.csv."""
     catalog = load(ROOT / "recipes")
     for scale, recipe in places:
-        measure = measured(Inputs(recipe, catalog, scale, SCORES / scale))
-        write_json(results / scale / recipe / "verdicts.json", verdict_rows(scale, judged(measure)))
-        with_estimates(pd.DataFrame({"panel": []}), measure).to_csv(results / scale / recipe / "data.csv")
+        scores = scores_of(recipe, catalog, scale, SCORES / scale)
+        write_json(results / scale / recipe / "verdicts.json", verdict_rows(scale, judged(scores)))
+        with_estimates(pd.DataFrame({"panel": []}), scores).to_csv(results / scale / recipe / "data.csv")
     return results
 
 
@@ -146,7 +146,7 @@ def test_command(made, monkeypatch):
     done = CliRunner().invoke(app, ["explain", f"{recipe}/{row['claim']}"])
     assert done.exit_code == 0
     assert row["sentence"] in " ".join(done.stdout.split())
-    assert f"scores/{scale}/" in done.stdout
+    assert f"scores/{scale}, " in done.stdout
     assert re.search(rf"make reproduce RECIPE={recipe}\n(.*\n)* +that is \d+ runs, about [\dhs ]+(min|s) ", done.stdout)
     wrong = CliRunner().invoke(app, ["explain", f"{recipe}/{row['claim']}x"])
     assert wrong.exit_code == 2

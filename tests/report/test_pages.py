@@ -11,6 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.questions import read_questions
+from stemrepro.config.recipe import metric_text
 from stemrepro.measures.catalog import load
 from stemrepro.report.leaderboard import COLUMNS
 from stemrepro.report.pages import caption, every_row, write_pages
@@ -45,7 +46,7 @@ def made(tmp_path_factory):
         for scale in [name for name, one in catalog.scales.items() if one.scoreboard == "results"]:
             for name, recipe in catalog.at(scale).recipes.items():
                 rows = [
-                    row(key, VERDICTS[n % 4], scale=scale, origin=claim.origin, metric=claim.metric)
+                    row(key, VERDICTS[n % 4], scale=scale, origin=claim.origin, metric=metric_text(claim.metric))
                     for n, (key, claim) in enumerate(recipe.claims.items())
                 ]
                 rows += [row("own", "supported", differences=[0.05, 0.15])] if name == "rivals" else []
@@ -79,7 +80,10 @@ def test_a_question_has_its_word_its_number_and_a_page_with_its_claims(project):
     assert page.startswith("# Is it better than other memories and sparse layers?\n\n**partly**. STEM full's loss ")
     assert "pairs are ahead: +0.100 (+0.050 to +0.150) nats/token: " in page
     assert "the paper's 286?](../ladder/token_ladder/figure.svg)" in page
-    assert f"<br>[{MEMORY}](../ladder/token_ladder/figure.svg): dense against stem-full, prose | our control |" in page
+    assert (
+        f"<br>[{MEMORY}](../ladder/token_ladder/figure.svg): dense against stem-full, loss: prose | our control |"
+        in page
+    )
     every = "".join(path.read_text() for path in project.glob("questions/*"))
     assert "| A \\| sentence, &lt;i>.<br>" in every  # no column, no markup
     assert "rivals/own" in (project / "questions/others.md").read_text()
@@ -97,8 +101,15 @@ def test_every_claim_stands_once_on_every_page(project):
     own = next(line for line in lines if line["claim"] == "own")
     told = ("scale", "arms", "paper", "paper_confidence", "ours", "ci_low", "differences", "verdict")
     assert [own[name] for name in told] == [
-        "laptop", "dense stem-full", "0.05", "figure", "0.1", "0.05", "0.05 0.15", "supported"
-    ]  # fmt: skip
+        "laptop",
+        "dense stem-full",
+        "0.05",
+        "figure",
+        "0.1",
+        "0.05",
+        "0.05 0.15",
+        "supported",
+    ]
     assert "because &lt;b&gt;" in page  # a reason is no markup
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.questions import Question, read_questions
+from stemrepro.config.recipe import metric_text
 from stemrepro.report.estimates import printed_numbers
 from stemrepro.report.questions import answered, place_bars
 from stemrepro.verdicts.answer import NO, PARTLY, YES
@@ -95,7 +96,7 @@ def test_printed_numbers_are_counted_and_those_off_are_told(catalog, tmp_path):
     numbers = printed_numbers(recipe, folder / "data.csv", "saved")
     assert [number.same for number in numbers] == [True, False, False, True, True]
     assert [number.deviation for number in numbers[1:3]] == ["+0.26%, a slip of the last digit", "+10%"]
-    asked = {"origin": "arithmetic", "kind": "exact", "metric": recipe.claims["table-1"].metric}
+    asked = {"origin": "arithmetic", "kind": "exact", "metric": metric_text(recipe.claims["table-1"].metric)}
     verdict = row("table-1", "contradicted", **asked, ci_low=None, ci_high=None, arms=[])
     told = view({"paper_audit/table-1": verdict}, catalog, tmp_path, supports=["paper_audit/table-1"])
     assert (told["number"], told["interval"], told["word"]) == ("3 of 5, and 1 slip of the last digit", "", NO)

@@ -4,22 +4,11 @@ import matplotlib as mpl
 import pytest
 import seaborn as sns
 from matplotlib.lines import Line2D
-from stemrepro.measures.inputs import Inputs
 
 from stemrepro.config.arm import HUES
-from stemrepro.measures.base import measured
+from stemrepro.measures.base import scores_of
 from stemrepro.report.analyse import module
-from stemrepro.report.style import (
-    ARM_COLOUR,
-    ARM_LABEL,
-    ARM_MARKER,
-    footer,
-    plt,
-    render,
-    settle,
-    sheet,
-    use_style,
-)  # fmt: skip
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, footer, plt, render, settle, sheet, use_style
 from tests.conftest import ROOT
 from tests.report.looks import alike, faults, lightness
 
@@ -44,8 +33,16 @@ def test_the_last_digits_of_a_layout_leave_no_trace():
     plt.close("all")
 
 
-USERS = {"text.usetex": True, "axes.grid": True, "svg.fonttype": "path", "savefig.bbox": "tight", "font.size": 20,
-         "savefig.facecolor": "red", "axes.prop_cycle": plt.cycler(color="rg"), "path.simplify": False}  # fmt: skip
+USERS = {
+    "text.usetex": True,
+    "axes.grid": True,
+    "svg.fonttype": "path",
+    "savefig.bbox": "tight",
+    "font.size": 20,
+    "savefig.facecolor": "red",
+    "axes.prop_cycle": plt.cycler(color="rg"),
+    "path.simplify": False,
+}
 """What a user's matplotlibrc may say."""
 
 
@@ -92,11 +89,11 @@ def test_nothing_that_code_can_see_is_wrong_with_a_figure(catalog, name, few_dra
     monkeypatch.chdir(ROOT)
     use_style(catalog.arms)
     recipe, scale = catalog.recipes[name], DRAWN[name]
-    measure = measured(Inputs(name, catalog, scale, ROOT / "scores" / scale))
+    scores = scores_of(name, catalog, scale, ROOT / "scores" / scale)
     drawn = module(ROOT / f"analysis/{name}.py", [])
-    data = drawn.collect(measure)
+    data = drawn.collect(scores)
     for draw in (drawn.draw, *([drawn.front] if recipe.front else [])):
-        figure = draw(data, measure)
+        figure = draw(data, scores)
         footer(figure, "scale laptop, 3 to 5 seeds, hash of settings 123456789abc, of data 123456789abc")
         settle(figure)
         assert faults(figure) == []
@@ -119,17 +116,20 @@ def spoilt(what):
     return faults(figure)
 
 
-@pytest.mark.parametrize(("what", "words"), [
-    (lambda figure, axes: figure.text(0.95, 0.5, "over the edge"), "leaves the figure"),
-    (lambda figure, axes: axes.set_title("a  One " * 9), "overlap"),
-    (lambda figure, axes: axes.text(0.5, 0.7, "small", fontsize=5), "has 5 points"),
-    (lambda figure, axes: axes.set_xlabel(""), "x has no label"),
-    (lambda figure, axes: axes.errorbar(0.5, 0.95, yerr=0.2, color="black"), "a bar leaves its axes"),
-    (lambda figure, axes: axes.bar(0.5, 1.2, color="black", width=0.01), "a bar leaves its axes"),
-    (lambda figure, axes: axes.plot([0, 1], [0.93, 0.93], color="black"), "the legend covers what is drawn"),
-    (lambda figure, axes: axes.plot([0, 1], [0.5, 0.5], color="#0173b2"), "explained nowhere"),
-    (lambda figure, axes: axes.plot(0.5, 0.5, "P", color="black", label="more"), "has no legend"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        (lambda figure, axes: figure.text(0.95, 0.5, "over the edge"), "leaves the figure"),
+        (lambda figure, axes: axes.set_title("a  One " * 9), "overlap"),
+        (lambda figure, axes: axes.text(0.5, 0.7, "small", fontsize=5), "has 5 points"),
+        (lambda figure, axes: axes.set_xlabel(""), "x has no label"),
+        (lambda figure, axes: axes.errorbar(0.5, 0.95, yerr=0.2, color="black"), "a bar leaves its axes"),
+        (lambda figure, axes: axes.bar(0.5, 1.2, color="black", width=0.01), "a bar leaves its axes"),
+        (lambda figure, axes: axes.plot([0, 1], [0.93, 0.93], color="black"), "the legend covers what is drawn"),
+        (lambda figure, axes: axes.plot([0, 1], [0.5, 0.5], color="#0173b2"), "explained nowhere"),
+        (lambda figure, axes: axes.plot(0.5, 0.5, "P", color="black", label="more"), "has no legend"),
+    ],
+)
 def test_each_fault_is_seen(what, words):
     assert any(words in fault for fault in spoilt(what))
     assert spoilt(lambda figure, axes: None) == []

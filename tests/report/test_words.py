@@ -19,11 +19,23 @@ def test_evidence_names_seeds_another_method_and_the_error_between_items():
 
 @pytest.mark.parametrize(
     ("paper", "half", "result", "texts"),
-    [(1.2, 0.005, 1.204, ("1.20 u", "1.2040 u")), (0, 0.5, 7.0, ("0 u", "7 u")),
-     (3.5, 0.5, 0.8075, ("3.5 u", "0.807 u")), (0.81, 0.4, 0.057143, ("0.81 u", "0.0571 u")),
-     (20, 0.05, 8.333333, ("20 u", "8.333 u"))],
-)  # fmt: skip
+    [
+        (1.2, 0.005, 1.204, ("1.20 u", "1.2040 u")),
+        (0, 0.5, 7.0, ("0 u", "7 u")),
+        (3.5, 0.5, 0.8075, ("3.5 u", "0.807 u")),
+        (0.81, 0.4, 0.057143, ("0.81 u", "0.0571 u")),
+        (20, 0.05, 8.333333, ("20 u", "8.333 u")),
+    ],
+)
 def test_exact_numbers_show_the_papers_digits_and_two_more(paper, half, result, texts):
-    made = row("a", "supported", kind="exact", unit="u", ours=result, ci_low=None, smallest_effect=half,
-               paper={"value": paper, "unit": "u", "source": "s", "confidence": "read"})  # fmt: skip
+    made = row(
+        "a",
+        "supported",
+        kind="exact",
+        unit="u",
+        ours=result,
+        ci_low=None,
+        smallest_effect=half,
+        paper={"value": paper, "unit": "u", "source": "s", "confidence": "read"},
+    )
     assert (words.paper(made), words.ours(made)) == texts

@@ -18,6 +18,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.sources import prose as prose_of
 from stemrepro.evaluation import losses
+from stemrepro.measures import store
 from stemrepro.pipeline.score import write_scores
 from stemrepro.tracking import follow
 from stemrepro.tracking.mlflow_runs import ID, track
@@ -26,7 +27,7 @@ from stemrepro.training.train import train
 from tests.browser import chromium
 from tests.conftest import ROOT, quiet
 
-FOLDER = Path("runs/tiny/main/stem-third/seed1")
+FOLDER, SCORES = Path("runs/tiny/main/stem-third/seed1"), Path("scores/tiny")
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +57,9 @@ def scored(project, trained, tiny, make_run):
     shutil.copytree(trained / "main/dense", project / "main/dense")
     found, given = {}, {"asked": tiny.evaluation, "wanted": ["losses"]}
     for arm, seeds in {"stem-third": 2, "dense": 3}.items():
-        runs, folder = [make_run(arm, seed) for seed in range(seeds)], Path("scores/tiny/losses/main", arm)
-        write_scores("losses", runs, [losses.score(run, quiet, **given) for run in runs], given, folder, "key")
-        table = pd.read_csv(folder / "losses.csv", dtype={"bucket": str})
+        runs = [make_run(arm, seed) for seed in range(seeds)]
+        write_scores("losses", runs, [losses.score(run, quiet, **given) for run in runs], given, SCORES, "key")
+        table = store.lines(SCORES, "losses", Address(MAIN, arm), "losses")
         prose = table[(table.by == "pair") & table.source.isin(prose_of(tuple(table.source.unique())))]
         sums = prose.groupby(["seed", "source"])[["nats", "tokens"]].sum()
         found[arm] = (sums.nats / sums.tokens).groupby("seed").mean()
@@ -157,14 +158,15 @@ def test_each_arm_that_was_scored_has_one_summary(project, catalog, tiny, scored
     }
     assert {name: stem.data.metrics[name] for name in expected} == pytest.approx(expected, abs=1e-6)
     assert runs["dense"].data.metrics["final/prose_gap"] == 0
-    summary = json.loads(Path("scores/tiny/losses/main/stem-third/summary.json").read_text())
+    summary = store.about(SCORES, "losses", Address(MAIN, "stem-third"))
     assert stem.data.metrics["model/flops_per_token"] == summary["forward_flops_per_token"]
     assert stem.data.metrics["model/total_parameters"] == summary["parameters"]["total"]
     wanted = [name for name, recipe in catalog.recipes.items() if Address(MAIN, "stem-third") in recipe.wanted()]
     assert {"kind": "arm", "seeds": "2", "recipes": ", ".join(wanted)}.items() <= stem.data.tags.items()
     tracked(catalog, tiny)
     assert by_name()["stem-third"].info.run_id == stem.info.run_id
-    shutil.rmtree("scores/tiny/losses/main/dense")
+    protocol = pd.read_parquet(SCORES / "protocol.parquet")
+    protocol[protocol["arm"] != "dense"].to_parquet(SCORES / "protocol.parquet")
     tracked(catalog, tiny)
     assert "final/prose_gap" not in by_name()["stem-third"].data.metrics
 
@@ -179,12 +181,20 @@ def test_a_copy_of_a_run_folder_is_left_out_and_named(project, catalog, tiny, ca
 
 def test_a_damaged_folder_or_database_is_a_sentence(project, catalog, tiny, monkeypatch):
     Path("bad.db").write_bytes(b"no database" * 1000)
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    for uri in (f"sqlite:///{project}/bad.db", "http://u:secret@127.0.0.1:9", "sqlite:////proc/mlflow.db"):
+    for uri in (f"sqlite:///{project}/bad.db", "http://127.0.0.1:9", "sqlite:////proc/mlflow.db"):
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-        with pytest.raises(UserError, match=r"MLflow at .* can't be used") as told:
+        with pytest.raises(UserError, match=f"MLflow at {uri} can't be used"):
             tracked(catalog, tiny)
-        assert uri.replace("u:secret@", "") in str(told.value)
+    for uri, words in (
+        ("./mlruns", "set `MLFLOW_ALLOW_FILE_STORE=true`"),
+        ("mysql://u:secret@localhost/x", "MySQLdb"),
+        ("http://u:secret@127.0.0.1:9", "refused"),
+    ):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+        with pytest.raises(UserError, match=rf"can't be used \(.*{words}.*\); see MLFLOW_TRACKING_URI$") as told:
+            tracked(catalog, tiny)
+        assert "secret" not in str(told.value)
     (FOLDER / "config.yaml").write_text("arm: {name")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project}/mlflow.db")
     with pytest.raises(UserError, match=r"seed1/config\.yaml is missing or damaged"):
@@ -227,16 +237,8 @@ def test_the_printed_address_lists_the_arms_of_a_server_widest_gap_first(project
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     uri = f"http://127.0.0.1:{port}"
-    command = [
-        str(Path(sys.executable).parent / "mlflow"),
-        "server",
-        "--backend-store-uri",
-        "sqlite:///mlflow.db",
-        "--port",
-        str(port),
-        "--workers",
-        "1",
-    ]
+    options = f"--backend-store-uri sqlite:///mlflow.db --port {port} --workers 1".split()
+    command = [str(Path(sys.executable).parent / "mlflow"), "server", *options]
     environment = os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     with open("server.log", "wb") as log:
         server = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)

@@ -11,7 +11,7 @@ from tests.conftest import ROOT
 
 def test_an_arm_of_another_shape_has_a_gap_too(catalog):
     address, scores = Address(MAIN, "dense-equal-size"), ROOT / "scores" / "width"
-    dense, shaped = (ArmLosses(scores / "losses/main" / arm) for arm in ("dense", address.arm))
+    dense, shaped = (ArmLosses(scores, Address(MAIN, arm)) for arm in ("dense", address.arm))
     assert gap(shaped, dense) is None  # its width is in the settings that arms share
     found = summary_of(catalog, "width", scores, address)[0]["final/prose_gap"]
     assert found == pytest.approx(dense.loss("prose").mean() - shaped.loss("prose").mean(), abs=1e-6)

@@ -26,12 +26,12 @@ def around(mean, sd=0.002, seeds=5):
     return Effect(mean + sd * np.resize(SPREAD, seeds))
 
 
-def end(contrast, kind="greater", **fields):
-    return steps(Evidence(kind, contrast, fields.pop("smallest_effect", M), **fields))[-1]
+def end(effect, kind="greater", **fields):
+    return steps(Evidence(kind, effect, fields.pop("smallest_effect", M), **fields))[-1]
 
 
-def verdict(contrast, kind="greater", **fields):
-    return end(contrast, kind, **fields).verdict
+def verdict(effect, kind="greater", **fields):
+    return end(effect, kind, **fields).verdict
 
 
 def by_scipy(kind, values):
@@ -54,29 +54,33 @@ def by_scipy(kind, values):
 def test_words_are_those_of_scipys_tests(kind):
     generator, seen = np.random.default_rng(7), set()
     for _ in range(400):
-        values = generator.normal(generator.choice([-0.1, -M, 0, 0.01, M, 0.05]), generator.choice([0.002, 0.02]),
-                                  generator.choice([3, 5, 8]))  # fmt: skip
+        values = generator.normal(
+            generator.choice([-0.1, -M, 0, 0.01, M, 0.05]), generator.choice([0.002, 0.02]), generator.choice([3, 5, 8])
+        )
         word = verdict(Effect(values), kind)
         assert word == by_scipy(kind, values)
         seen.add(word)
     assert len(seen) == 3
 
 
-@pytest.mark.parametrize(("kind", "mean", "sd", "word", "reason"), [
-    ("greater", 0.05, 0.002, SUPPORTED, "above 0: +0.04"),
-    ("greater", 0.021, 0.008, SUPPORTED, "above 0"),
-    ("greater", 0.01, 0.002, CONTRADICTED, "inside +-0.02: +0.00"),  # real, and too small to count
-    ("greater", -0.05, 0.002, CONTRADICTED, "below 0: -0.05"),
-    ("greater", 0.01, 0.1, UNDECIDED, "neither inside +-0.02 nor above 0 nor below 0"),
-    ("equivalent", 0.0, 0.002, SUPPORTED, "inside +-0.02"),
-    ("equivalent", 0.1, 0.002, CONTRADICTED, "outside +-0.02"),
-    ("equivalent", -0.1, 0.002, CONTRADICTED, "outside +-0.02"),
-    ("equivalent", 0.015, 0.02, UNDECIDED, "neither inside +-0.02 nor outside +-0.02"),
-    ("not-better", -0.1, 0.002, SUPPORTED, "below 0.02"),
-    ("not-better", 0.0, 0.002, SUPPORTED, "below 0.02"),
-    ("not-better", 0.1, 0.002, CONTRADICTED, "above 0.02"),
-    ("not-better", 0.0, 0.1, UNDECIDED, "neither below 0.02 nor above 0.02"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "mean", "sd", "word", "reason"),
+    [
+        ("greater", 0.05, 0.002, SUPPORTED, "above 0: +0.04"),
+        ("greater", 0.021, 0.008, SUPPORTED, "above 0"),
+        ("greater", 0.01, 0.002, CONTRADICTED, "inside +-0.02: +0.00"),  # real, and too small to count
+        ("greater", -0.05, 0.002, CONTRADICTED, "below 0: -0.05"),
+        ("greater", 0.01, 0.1, UNDECIDED, "neither inside +-0.02 nor above 0 nor below 0"),
+        ("equivalent", 0.0, 0.002, SUPPORTED, "inside +-0.02"),
+        ("equivalent", 0.1, 0.002, CONTRADICTED, "outside +-0.02"),
+        ("equivalent", -0.1, 0.002, CONTRADICTED, "outside +-0.02"),
+        ("equivalent", 0.015, 0.02, UNDECIDED, "neither inside +-0.02 nor outside +-0.02"),
+        ("not-better", -0.1, 0.002, SUPPORTED, "below 0.02"),
+        ("not-better", 0.0, 0.002, SUPPORTED, "below 0.02"),
+        ("not-better", 0.1, 0.002, CONTRADICTED, "above 0.02"),
+        ("not-better", 0.0, 0.1, UNDECIDED, "neither below 0.02 nor above 0.02"),
+    ],
+)
 def test_known_effects(kind, mean, sd, word, reason):
     last = end(around(mean, sd), kind)
     assert (last.verdict, last.reason[: len(reason)]) == (word, reason)
@@ -122,27 +126,43 @@ def test_the_steps_are_the_questions_up_to_the_one_that_decides(mean, count):
 
 @pytest.mark.parametrize(
     ("computed", "printed", "half", "expected"),
-    [(22.2798, 22.8, 0.05, CONTRADICTED), (21.7391, 21.7, 0.05, SUPPORTED), (0.375, 0.37, 0.005, SUPPORTED),
-     (7.0, 0.0, 0.5, CONTRADICTED)],
-)  # fmt: skip
+    [
+        (22.2798, 22.8, 0.05, CONTRADICTED),
+        (21.7391, 21.7, 0.05, SUPPORTED),
+        (0.375, 0.37, 0.005, SUPPORTED),
+        (7.0, 0.0, 0.5, CONTRADICTED),
+    ],
+)
 def test_exact_claims_know_no_chance(computed, printed, half, expected):
     assert verdict(Effect(np.array([computed])), "exact", paper_effect=printed, smallest_effect=half) == expected
 
 
-@pytest.mark.parametrize(("computed", "fields", "reason"), [
-    (0.2, {"expected": 0.0}, "0.2 is 0 within 1"), (11.0, {"expected": 0.0}, "11 is not 0 within 1"),
-    (-6.66134e-14, {"paper_effect": 0.0}, "0 is the paper's 0 within 1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("computed", "fields", "reason"),
+    [
+        (0.2, {"expected": 0.0}, "0.2 is 0 within 1"),
+        (11.0, {"expected": 0.0}, "11 is not 0 within 1"),
+        (-6.66134e-14, {"paper_effect": 0.0}, "0 is the paper's 0 within 1"),
+    ],
+)
 def test_whose_number_it_is(computed, fields, reason):
     assert end(Effect(np.array([computed])), "exact", smallest_effect=1, **fields).reason == reason
 
 
-@pytest.mark.parametrize(("mean", "effect", "comparable", "expected"), [
-    (0.05, 0.05, True, SAME_SIZE), (0.05, 0.099, True, SAME_SIZE), (0.05, 0.2, True, OTHER_SIZE),
-    (0.05, 0.01, True, OTHER_SIZE), (-0.05, 0.05, True, OTHER_SIZE), (-0.05, -0.05, True, SAME_SIZE),
-    (0.05, 0.1054, True, OTHER_SIZE),  # the 99% interval would meet its half
-    (0.05, 0.05, False, NO_SIZE), (0.05, None, True, NO_SIZE),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("mean", "effect", "comparable", "expected"),
+    [
+        (0.05, 0.05, True, SAME_SIZE),
+        (0.05, 0.099, True, SAME_SIZE),
+        (0.05, 0.2, True, OTHER_SIZE),
+        (0.05, 0.01, True, OTHER_SIZE),
+        (-0.05, 0.05, True, OTHER_SIZE),
+        (-0.05, -0.05, True, SAME_SIZE),
+        (0.05, 0.1054, True, OTHER_SIZE),  # the 99% interval would meet its half
+        (0.05, 0.05, False, NO_SIZE),
+        (0.05, None, True, NO_SIZE),
+    ],
+)
 def test_a_size_is_the_papers_between_its_half_and_its_double(mean, effect, comparable, expected):
     assert size(Evidence("greater", around(mean), M, paper_effect=effect), comparable) == expected
 
