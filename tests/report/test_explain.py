@@ -7,7 +7,6 @@ from math import isclose
 import numpy as np
 import pandas as pd
 import pytest
-from stemrepro.measures.inputs import Inputs
 from typer.testing import CliRunner
 
 from stemrepro.cli import app
