@@ -49,7 +49,7 @@ def read_questions(catalog: Catalog, folder: Path = RECIPES) -> dict[str, Questi
     """Read the questions.
 
     Raises:
-        UserError: a claim or a recipe is unknown, a claim stands twice, no claim decides, or `number` is none of its claims.
+        UserError: a claim or a recipe is unknown, a claim stands twice, none decides, or `number` is none of them.
     """
     file = folder / FILE
     questions = {checked_name(key, file): parse(Question, value, file, key) for key, value in read_yaml(file).items()}
