@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from stemrepro.measures.costs import dense_and_stem
 from stemrepro.measures.offload import (
     BYTES,
+    DEVICES,
     HOMES,
     PREFILL,
     PROMPT,
@@ -21,14 +22,14 @@ from stemrepro.measures.offload import (
     device_bytes,
     distinct_share,
     fetched,
+    from_host,
     model_seconds,
+    on_device,
     slowdown,
     step_rows,
     step_slowdown,
     steps,
 )
-from stemrepro.measures.offload_rates import DEVICES
-from stemrepro.measures.offload_training import from_host, on_device
 from stemrepro.measures.scores import Scores
 from stemrepro.measures.text import text_counts
 from stemrepro.model.cost import break_even_bandwidth, parameter_counts, row_bytes

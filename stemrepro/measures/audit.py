@@ -18,7 +18,7 @@ from stemrepro.config.catalog import Catalog
 from stemrepro.config.paper import Paper
 from stemrepro.config.recipe import Recipe
 from stemrepro.measures.base import call
-from stemrepro.measures.costs import dense_and_stem
+from stemrepro.measures.costs import EXPERTS, dense_and_stem
 from stemrepro.measures.metric import ShapeName
 from stemrepro.measures.scores import Scores
 from stemrepro.model.config import layers_of
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 EIGHT = ("arc_easy", "arc_challenge", "boolq", "piqa", "social_iqa", "hellaswag", "openbookqa", "winogrande")
 SHAPE_OF = {"table-3-350m": "mobilellm-350m", "table-3-1b": "llama-3.2-1b"}
 PLACEMENT_OF = {"dense": "none", "stem-third": "third", "stem-half": "half", "stem-full": "full"}
-HASH_EXPERTS = 16
 Z95 = 1.959964  # of the normal distribution
 
 
@@ -76,7 +75,8 @@ def _groups(catalog: Catalog, recipe: Recipe) -> set[str]:
     return {"-".join(parts[:count]) for parts in words for count in range(1, len(parts))}
 
 
-Block, Row = Annotated[str, _blocks], Annotated[str, _rows]
+Block = Annotated[str, _blocks]
+Row = Annotated[str, _rows]
 
 
 def _dense(row: str) -> str:
@@ -143,7 +143,7 @@ def hash_total(scores: Scores, row: Row) -> float:
     """Total parameters in billions of the nearest number of Hash-MoE layers."""
     shape = scores.catalog.shapes[SHAPE_OF[row.partition("/")[0]]]
     dense = counts(scores.catalog, _dense(row))["total"]
-    layer = (HASH_EXPERTS - 1) * 3 * shape.width * shape.ffn_width
+    layer = (EXPERTS - 1) * 3 * shape.width * shape.ffn_width
     return _nearest(scores, row, [(dense + layers * layer) / 1e9 for layers in range(1, shape.layers + 1)])
 
 
@@ -158,12 +158,17 @@ def table_spread(scores: Scores, block: Block) -> float:
 
 def saved(scores: Scores, shape: ShapeName) -> float:
     """Percent of a layer's multiply-adds that Table 1 says is saved."""
-    return 100 * table_1_saving(scores.catalog.shapes[shape], 4096)
+    return 100 * table_1_saving(dense_and_stem(scores.catalog.shapes[shape], "full")[0], 4096)
+
+
+def _printed(paper: Paper, row: str, kind: str) -> list[tuple[float, int]]:
+    """Return a row's accuracies, as far as the paper has them, with the sizes of their test sets."""
+    pairs = zip(accuracies(paper, row).tolist(), items_of(paper, kind).tolist(), strict=True)
+    return [(value, size) for value, size in pairs if not math.isnan(value)]
 
 
 def _misfits(paper: Paper, row: str, kind: str) -> int:
-    pairs = zip(accuracies(paper, row), items_of(paper, kind), strict=True)
-    return sum(not math.isnan(value) and not fits(value, size) for value, size in pairs)
+    return sum(not fits(value, size) for value, size in _printed(paper, row, kind))
 
 
 def misfits(scores: Scores, row: Row) -> int:
@@ -184,8 +189,7 @@ def chance(paper: Paper, row: str) -> float:
     kind = SIZES.get(scorer(paper, row))
     if kind is None:
         return math.nan
-    pairs = zip(accuracies(paper, row), items_of(paper, kind), strict=True)
-    return math.prod(chance_of_fit(int(size)) for value, size in pairs if not math.isnan(value))
+    return math.prod(chance_of_fit(size) for _, size in _printed(paper, row, kind))
 
 
 def ffn_saved(scores: Scores) -> float:
@@ -205,8 +209,7 @@ def flops_saved(scores: Scores, row: Row) -> float:
 def gain(scores: Scores, row: Row, without: Annotated[str, EIGHT] | None = None) -> float:
     """Average difference to dense in points.
 
-    Args:
-        without: a task that is left out.
+    It is over the tasks but `without`.
     """
     kept, paper = [task != without for task in EIGHT], scores.catalog.paper
     return float((accuracies(paper, row) - accuracies(paper, _dense(row)))[kept].mean())

@@ -12,8 +12,8 @@ from stemrepro.measures.study import rows, table
 from stemrepro.verdicts.effect import Effect, jackknife
 
 STUDY, OVER = "conversion", "held-out sequences of text"
-UNITS, CHOSEN = "sequences", ("linear", 2.0)
-"""Units of the intervals; the prior of rows that all studies use, and how many places the prior counts for."""
+CHOSEN = ("linear", 2.0)
+"""The prior of rows that all studies use, and how many places it counts for."""
 Layers = Literal["third", "half", "full", "early", "late"]
 
 
@@ -22,15 +22,14 @@ def steps(scores: Scores) -> list[int]:
     return sorted(table(scores, STUDY, "trained")["step"].unique().tolist())
 
 
-def _losses(scores: Scores, name: str, **where: object) -> np.ndarray:
-    """Return nats and tokens of each sequence [2, sequences]."""
+def _losses(scores: Scores, name: str, **where: object) -> np.ndarray:  # nats and tokens [2, sequences]
     return rows(scores, STUDY, name, **where).sort_values("sequence")[["nats", "tokens"]].to_numpy(float).T
 
 
 def _over(first: np.ndarray, second: np.ndarray) -> Effect:
     """Return the difference of two losses of the same sequences, in nats per token."""
     sums = np.stack([first[0] - second[0], first[1]])
-    return jackknife(lambda kept: float(kept[0].sum() / kept[1].sum()), sums, UNITS)
+    return jackknife(lambda kept: float(kept[0].sum() / kept[1].sum()), sums, "sequences")
 
 
 def _at_once(scores: Scores, placement: str, kind: str) -> np.ndarray:
@@ -66,7 +65,7 @@ def share_given_back(scores: Scores, arm: str, less: float = 0.0) -> Effect:
     """Return the share of an arm's cost at once that the training gives back, against dense's, in percent."""
     ends = (0, steps(scores)[-1])
     sums = np.stack([_trained(scores, arm, step)[0] - _trained(scores, "dense", step)[0] for step in ends])
-    return jackknife(lambda kept: 100 * float(1 - kept[1].sum() / kept[0].sum()) - less, sums, UNITS)
+    return jackknife(lambda kept: 100 * float(1 - kept[1].sum() / kept[0].sum()) - less, sums, "sequences")
 
 
 def loss(scores: Scores, high: str, low: str, layers: Layers) -> Effect:

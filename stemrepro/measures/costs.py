@@ -42,14 +42,6 @@ def saving_of_model(shape: Shape, placement: str, length: int = LENGTH) -> float
     return 1 - flops_per_token(stem, length) / flops_per_token(dense, length)
 
 
-def growth_by_width(shape: Shape) -> tuple[float, float]:
-    """Return how many times an FFN's forward FLOPs and a token's row bytes grow when width and ffn_width double."""
-    _, small = dense_and_stem(shape, "third")
-    large = replace(small, width=2 * small.width, ffn_width=2 * small.ffn_width)
-    compute = (large.width * large.ffn_width) / (small.width * small.ffn_width)
-    return compute, row_bytes(large, 1) / row_bytes(small, 1)
-
-
 def traffic(shape: Shape, model: str, ranks: int, placement: str = "third") -> float:
     """Return the bytes (of bfloat16) that each of so many ranks receives in a training step of one of STEMS or RIVALS.
 
@@ -77,12 +69,16 @@ def model_saving(scores: Scores, shape: ShapeName, placement: Placement) -> floa
 
 def decode_saving(scores: Scores, shape: ShapeName, sequences: int) -> float:
     """Percent of a layer's reads in decoding so many sequences."""
-    return 100 * table_1_decode_saving(scores.catalog.shapes[shape], LENGTH, sequences)
+    return 100 * table_1_decode_saving(dense_and_stem(scores.catalog.shapes[shape], "full")[0], LENGTH, sequences)
 
 
 def doubled(scores: Scores, shape: ShapeName, what: Literal["compute", "rows"]) -> float:
     """By what FLOPs or row bytes grow when widths double."""
-    return growth_by_width(scores.catalog.shapes[shape])[("compute", "rows").index(what)]
+    _, small = dense_and_stem(scores.catalog.shapes[shape], "third")
+    large = replace(small, width=2 * small.width, ffn_width=2 * small.ffn_width)
+    if what == "compute":  # of an FFN
+        return (large.width * large.ffn_width) / (small.width * small.ffn_width)
+    return row_bytes(large, 1) / row_bytes(small, 1)
 
 
 def more_traffic(scores: Scores, shape: ShapeName, stem: Annotated[str, STEMS], rival: Annotated[str, RIVALS]) -> int:

@@ -107,12 +107,8 @@ FEWEST_TARGETS = FEWEST_TOKENS = 30
 """Scored targets after a token that its loss needs to be used, and such tokens that a correlation needs."""
 
 
-def bucket_mean(arm: ArmGeometry, buckets: tuple[str, ...]) -> np.ndarray:
-    """Return the p95 of rows in buckets, the mean over layers and those buckets that hold enough rows [seeds].
-
-    Raises:
-        Untested: the text has too few such tokens.
-    """
+def _of_buckets(arm: ArmGeometry, buckets: tuple[str, ...]) -> np.ndarray:
+    """Return the p95 of rows, the mean over layers and those buckets that hold enough rows [seeds]."""
     means = [arm.mean("p95", "rows", bucket=bucket) for bucket in buckets if arm.has("rows", bucket)]
     if not means:
         raise Untested("too few tokens are frequent, or too few are rare")
@@ -141,11 +137,10 @@ def correlation_within(x: np.ndarray, y: np.ndarray, given: np.ndarray, classes:
 
 
 def token_gains(dense: ArmGeometry, arm: ArmGeometry) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return gains, spreads and counts of the tokens with enough scored targets.
+    """Return the tokens with enough scored targets, and of each what an arm gains on the targets after it.
 
     Returns:
-        Their ids [n]; dense's loss less the arm's on the targets after them [seeds, n]; mean |cos| of their rows
-        [seeds, n]; training counts [seeds, n].
+        Ids [n]; dense's loss less the arm's, mean |cos| of the tokens' rows, and training counts, all [seeds, n].
     """
     count, spread = dense.tokens["tokens"], arm.spread
     if not (count.equals(arm.tokens["tokens"]) and count.index.equals(spread.index)):
@@ -213,7 +208,7 @@ def depth(scores: Scores, high: str, low: str) -> Effect:
 def frequency(scores: Scores, high: str, low: str) -> Effect:
     """The first arm's p95 of frequent tokens' rows less that of rare ones'."""
     first = arm_geometry(scores, high)
-    return Effect(bucket_mean(first, FREQUENT) - bucket_mean(first, RARE))
+    return Effect(_of_buckets(first, FREQUENT) - _of_buckets(first, RARE))
 
 
 def gain(scores: Scores, high: str, low: str) -> Effect:

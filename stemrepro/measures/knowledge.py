@@ -1,7 +1,7 @@
 """Facts that models know, and their edits by reading other rows: metrics of recipes/knowledge_editing.yaml.
 
 Shares are in points, of the cases whose two prompts a seed answered right before the edit. Pairs share countries on
-both sides, so the error between items leaves out whole countries in turn (stemrepro.measures.clusters).
+both sides, so the error between items leaves out whole countries in turn (`pair_error`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import numpy as np
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.measures.base import Level, condition
-from stemrepro.measures.clusters import pair_error
 from stemrepro.measures.reading import arm_table, array
 from stemrepro.measures.scores import Scores, kept
 from stemrepro.verdicts.effect import Effect, of_share, of_shares
@@ -28,13 +27,12 @@ Share = Literal["success", "kept", "new", "old"]
 probabilities?"""
 LEARNT, LEAD, PAIRS = 80.0, 50.0, 50
 """Points of the told facts that dense must recall, how many more than of the untold, and pairs STEM full must know."""
-PRIMARY_RELATION = "capital"
 
 
 def recall(scores: Scores, arm: str, told: bool, held_out: bool = True) -> Level:
     """Return the points of facts, told in training or not, whose answer is an arm's first choice.
 
-    It is that in the held-out template, the last prompt, else in those trained on.
+    They are of the held-out template, the last prompt, or of those trained on.
     """
     first = array(arm_table(scores, "answers", arm), "first", "seed", "fact", "prompt")
     which = arm_table(scores, "facts", arm)["told"].to_numpy(bool) == told
@@ -75,14 +73,37 @@ class Trials:
 
     def shares(self, first: np.ndarray, second: np.ndarray, kept: np.ndarray) -> Effect:
         """Return the same of the difference of two shares in points [seeds, cases], with its interval on logits."""
-        means = (_mean(values, kept) for values in (first, second))
-        return of_shares(*means, kept.sum(axis=1), self.contrast(first - second, kept).item_se)
+        error = self.contrast(first - second, kept).item_se
+        return of_shares(_mean(first, kept), _mean(second, kept), kept.sum(axis=1), error)
 
 
 def _mean(values: np.ndarray, kept: np.ndarray) -> np.ndarray:
     """Return the means of each seed over the cases that it keeps [seeds]; NaN where it keeps none."""
     counted = kept.sum(axis=1).astype(float)
     return np.where(kept, values, 0).sum(axis=1) / np.where(counted > 0, counted, np.nan)
+
+
+def pair_error(values: np.ndarray, kept: np.ndarray, first: np.ndarray, second: np.ndarray) -> float:
+    """Return the standard error between countries of the mean over seeds of each seed's mean over the pairs it keeps.
+
+    It is the delete-one jackknife over countries. A bootstrap would give too small an error for few countries: one that
+    is drawn twice makes no pair with itself. NaN where a seed keeps no pair without some country.
+
+    Args:
+        values, kept: [seeds, pairs].
+        first, second: names of each pair's countries [pairs].
+    """
+    names, members = np.unique(np.concatenate([first, second]), return_inverse=True)
+    left, right = np.split(members, 2)
+    chosen, counted = np.where(kept, values, 0.0), kept.astype(float)
+    holds = np.array([(left == number) | (right == number) for number in range(len(names))])
+    absent = (~holds[(holds @ counted.T).any(axis=1)]).astype(float)  # without each country that some seed's pairs have
+    totals = absent @ counted.T
+    if len(totals) < 2 or not (totals > 0).all():
+        return float("nan")
+    without = ((absent @ chosen.T) / totals).mean(axis=1)
+    count = len(without)
+    return float(np.sqrt((count - 1) / count * ((without - without.mean()) ** 2).sum()))
 
 
 @kept
@@ -131,7 +152,7 @@ def spill(scores: Scores, high: str, low: str, method: str) -> Effect:
     """Of cases where the capital moved, the other relations that moved too, in points above 50, first arm."""
     edits = trials(scores, high, method)
     moved = edits.values("success") > 0
-    capital = (edits.cases["relation"] == PRIMARY_RELATION).to_numpy()
+    capital = (edits.cases["relation"] == "capital").to_numpy()
     told = zip(edits.known, edits.known & moved & capital, strict=True)
     with_it = [np.isin(edits.pairs, edits.pairs[moving]) & ~capital & known for known, moving in told]
     return edits.shares(100.0 * moved, np.full(moved.shape, 50.0), np.stack(with_it))
@@ -144,8 +165,7 @@ def success_without(scores: Scores, high: str, low: str, label: Literal["ambiguo
     groups = [edits.known & which for which in (~has, has)]
     without, labelled = (edits.contrast(values, kept) for kept in groups)
     count = np.minimum(*(kept.sum(axis=1) for kept in groups))
-    error = float(np.hypot(without.item_se, labelled.item_se))
-    return of_shares(without.differences, labelled.differences, count, error)
+    return of_shares(without.differences, labelled.differences, count, np.hypot(without.item_se, labelled.item_se))
 
 
 @condition(TOO_SMALL, ("dense",))

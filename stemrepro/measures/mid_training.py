@@ -24,7 +24,8 @@ def stages(catalog: Catalog, recipe: Recipe) -> Iterable[str]:
 
 TEXTS = ("prose", "mathematics", "code")
 """Texts of which losses after the stage are taken."""
-Text, Stage = Annotated[str, TEXTS], Annotated[str, stages]
+Text = Annotated[str, TEXTS]
+Stage = Annotated[str, stages]
 
 
 def loss(scores: Scores, high: str, low: str, text: Text) -> Effect:

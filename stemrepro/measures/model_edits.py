@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 STUDY, OVER = "edits", "countries"
 EDITS, DAMAGE = "edits", "damage"
-Layers, Model = Literal["third", "half", "full", "all"], Literal["published", "converted"]
+Layers = Literal["third", "half", "full", "all"]
+Model = Literal["published", "converted"]
 
 
 def _right(scores: Scores, method: str, layers: str, model: str, relation: str = "capital") -> pd.Series:

@@ -72,9 +72,9 @@ def choices(scores: Scores, model: str, task: str) -> pd.DataFrame:
 @kept
 def card(scores: Scores) -> Card:
     """Return published accuracies of the scale's model; none are known where recipes/model_cards.yaml lacks it."""
-    file, name = RECIPES / "model_cards.yaml", scores.scale.published
+    file, name = RECIPES / "model_cards.yaml", str(scores.scale.published)
     none = {"source": "none", "read": "never", "instruct": {}, "base": {}, "differences": {}}
-    return parse(Card, read_yaml(file).get(name, none), file, str(name))
+    return parse(Card, read_yaml(file).get(name, none), file, name)
 
 
 def _right(scores: Scores, arm: str, task: str) -> np.ndarray:
@@ -122,9 +122,10 @@ def over_items(task: np.ndarray, *arms: np.ndarray) -> Effect:
         arms: 100 where an item is right, else 0 [items], of one arm or of two.
     """
     series = np.stack([np.ones(len(task)), *arms])
-    place = np.arange(len(task)) - np.searchsorted(task, task)  # in its task
+    group = (np.arange(len(task)) - np.searchsorted(task, task)) % GROUPS  # by the place in its task
     sums = np.zeros((len(series), int(task.max()) + 1, GROUPS))
-    np.add.at(sums, (slice(None), task, place % GROUPS), series)
+    for each, values in zip(sums, series, strict=True):
+        np.add.at(each, (task, group), values)
 
     def shares(groups: np.ndarray) -> tuple[np.ndarray, float]:
         items, *right = groups.sum(axis=-1)

@@ -1,7 +1,7 @@
 """The cost of tables in host memory: metrics of recipes/table_offload.yaml.
 
-Nothing here was timed. Rows come from counts in text, FLOPs and bytes from stemrepro.model.cost, rates from
-stemrepro.measures.offload_rates, times from a model of the overlap.
+Nothing here was timed. Rows come from counts in text, FLOPs and bytes from stemrepro.model.cost, times from a model of
+the overlap and of a training step's parts. Rates are assumed; measured ones are named.
 """
 
 import itertools
@@ -16,12 +16,10 @@ from stemrepro.common.sums import total
 from stemrepro.config.scale import Shape
 from stemrepro.measures.costs import PLACEMENTS, Placement, dense_and_stem
 from stemrepro.measures.metric import ShapeName
-from stemrepro.measures.offload_rates import DEVICES, Device
-from stemrepro.measures.offload_training import Rows, from_host, on_device
 from stemrepro.measures.scores import Scores
 from stemrepro.measures.text import TextCounts, text_counts
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.cost import cache_bytes, flops_per_token, parameter_counts, table_bytes_per_token
+from stemrepro.model.cost import cache_bytes, flops_per_token, parameter_counts, row_bytes
 from stemrepro.offload.overlap import pass_seconds
 from stemrepro.verdicts.effect import Untested
 
@@ -32,12 +30,57 @@ CHUNK, SEQUENCES, PREFIX = 128, 4, 8065
 """The official offload engine's benchmark: tokens of each sequence in a prefill pass, sequences, and tokens of each."""
 CONTEXT = 4096
 """Tokens before the one that is decoded."""
-AHEAD = 2
-POLICY = "LFU"
+NUMBER = 4
+"""Bytes of a table's element in training: float32."""
+TOUCHED = 7 * NUMBER
+"""Bytes that AdamW moves per element: weight, gradient and two moments are read, three of them written."""
 STEP = 16384
 """Tokens of a training step on one device: four sequences of 4,096.
 
 It is the most of which the rows of a step, and those of the step after it, are counted.
+"""
+
+
+@dataclass(frozen=True)
+class Device:
+    """Rates that a device, its link and its host sustain.
+
+    Attributes:
+        flops: per second, in bfloat16.
+        memory: bytes per second that it reads of its own memory.
+        link: bytes per second from host memory, or to it.
+        gather: bytes per second that the host gathers into staging; infinite where a kernel reads the pinned rows over
+            the link.
+        latency: seconds until the device sees what was copied, while the link is free.
+        busy: seconds that a copy keeps the link, whatever its size.
+        update: elements of tables per second that the host moves by AdamW.
+    """
+
+    flops: float
+    memory: float
+    link: float
+    gather: float
+    latency: float
+    busy: float
+    update: float
+
+
+HOST_GATHER = 14.6e9
+"""Bytes per second, measured: rows of 2,560 bfloat16 by index_select, two cores (docs/performance.csv, "gather")."""
+HOST_UPDATE = 2.65e8
+"""Elements per second, measured: rows of 2,560 float32 moved by stemrepro.training.touched (the same, "rows moved")."""
+SERVER_UPDATE = 2e11 / 28
+"""That of a server whose memory gives 200 GB/s, in one pass over an element's 28 bytes: assumed, not measured."""
+DEVICES = {
+    "h100-pcie-4": Device(4e14, 2.7e12, 25e9, np.inf, 1e-5, 0, SERVER_UPDATE),
+    "h100-pcie-5": Device(4e14, 2.7e12, 50e9, np.inf, 1e-5, 0, SERVER_UPDATE),
+    "h100-pcie-5-busy": Device(4e14, 2.7e12, 50e9, np.inf, 0, 1e-5, SERVER_UPDATE),
+    "h100-pcie-5-staged": Device(4e14, 2.7e12, 50e9, HOST_GATHER, 1e-5, 0, HOST_UPDATE),
+}
+"""Devices by name; their rates are assumed, not measured.
+
+They are 40% of an H100's 989 TFLOPs, 80% of its 3.35 TB/s, 80% of a link's nominal 32 and 64 GB/s, and 10 microseconds
+for a copy. "busy": a copy keeps the link for that time. "staged": a host of two cores gathers and moves rows.
 """
 DeviceName = Annotated[str, tuple(DEVICES)]
 
@@ -54,7 +97,7 @@ class Home:
     """
 
     host: bool = True
-    ahead: int = AHEAD
+    ahead: int = 2
     distinct: bool = True
     share: float = 0.0
 
@@ -99,7 +142,7 @@ def decoding(sequences: int) -> Pass:
 
 def layer_seconds(dense: ModelConfig, replaced: bool, work: Pass, flops_per_second: float, memory: float) -> float:
     """Return the device seconds of one layer: of its products, or of reading its weights, keys and values if longer."""
-    product = dense.width * dense.ffn_width if replaced else 0
+    product = dense.width * dense.ffn_width * replaced
     flops = (flops_per_token(dense, work.context) - 2 * dense.width * dense.vocab) / dense.layers - 2 * product
     weights = (parameter_counts(dense)["active"] - (2 * dense.vocab + 1) * dense.width) / dense.layers - product
     held = cache_bytes(dense, work.context, work.sequences, BYTES) / dense.layers
@@ -131,8 +174,7 @@ def model_seconds(
 ) -> float:
     """Return the seconds of passes of as many tokens, whose ids are known from the start, of a model with STEM.
 
-    Args:
-        fetched: rows of each table that a pass brings from the host.
+    Each brings `fetched` rows of each table from the host.
     """
     dense, stem = dense_and_stem(shape, placement)
     compute = stretches(dense, stem.replaced_layers, tuple(works), device.flops, device.memory)
@@ -141,9 +183,8 @@ def model_seconds(
     compute = [seconds + reads for seconds in compute[:-1]] + compute[-1:]
     if not home.host:
         return total(compute)
-    reads_of_tables = len(compute) - 1
-    gather, copy = fetched * row / device.gather, device.busy + fetched * row / device.link
-    return pass_seconds(compute, [gather] * reads_of_tables, [copy] * reads_of_tables, home.ahead, device.latency)
+    tables, gather, copy = len(compute) - 1, fetched * row / device.gather, device.busy + fetched * row / device.link
+    return pass_seconds(compute, [gather] * tables, [copy] * tables, home.ahead, device.latency)
 
 
 def dense_seconds(shape: Shape, works: Sequence[Pass], device: Device) -> float:
@@ -159,7 +200,70 @@ def device_bytes(shape: Shape, placement: str, home: Home, rows: float) -> float
     if not home.host:
         return BYTES * (counts["active"] + counts["tables"])
     held = max(1, home.ahead) * rows * stem.ffn_width * BYTES
-    return BYTES * counts["active"] + held + home.share * stem.vocab * table_bytes_per_token(stem, BYTES)
+    return BYTES * counts["active"] + held + row_bytes(stem, home.share * stem.vocab, BYTES)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of each table that a step reads, and the share of the next step's that this one doesn't."""
+
+    distinct: float
+    new: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """Seconds of a training step's parts with tables in host memory, at the least; no run trains so.
+
+    The device would compute a step while the rows that only the next one reads come. Then all gradients go back, the
+    host moves the step's rows, and the rows that both steps read follow: clipping needs the norm of all gradients. It
+    is a lower bound: a batch from everywhere has more distinct tokens than neighbours in one source's text.
+
+    Attributes:
+        early: of host and link for rows of the next step, at the same time as `compute`.
+        late: of host and link for rows that had to wait for the update.
+    """
+
+    compute: float
+    early: float
+    back: float
+    update: float
+    late: float
+
+    @property
+    def seconds(self) -> float:
+        return max(self.compute, self.early) + self.back + self.update + self.late
+
+
+def computing(stem: ModelConfig, tokens: int, sequence: int, device: Device) -> float:
+    """Return the seconds of a step's forward and backward pass, and of the backbone's update."""
+    backbone = TOUCHED * parameter_counts(stem)["active"] / device.memory
+    return 3 * tokens * flops_per_token(stem, sequence // 2) / device.flops + backbone
+
+
+def on_device(shape: Shape, placement: str, tokens: int, device: Device, rows: Rows) -> float:
+    """Return the seconds of a step over so many tokens whose tables the device holds and moves."""
+    _, stem = dense_and_stem(shape, placement)
+    moved = row_bytes(stem, rows.distinct, TOUCHED) / device.memory
+    return computing(stem, tokens, shape.sequence, device) + moved
+
+
+def from_host(shape: Shape, placement: str, tokens: int, device: Device, rows: Rows, ahead: bool = True) -> Step:
+    """Return a step over so many tokens with tables in host memory.
+
+    Args:
+        ahead: whether new rows come a step ahead; else all rows wait for the update of the step before.
+    """
+    _, stem = dense_and_stem(shape, placement)
+    size, new = row_bytes(stem, rows.distinct, NUMBER), rows.new if ahead else 0.0
+    brought = size / device.link + size / device.gather
+    return Step(
+        computing(stem, tokens, shape.sequence, device),
+        early=new * brought + device.latency * ahead,
+        back=size / device.link + device.latency,
+        update=size / NUMBER / device.update,
+        late=(1 - new) * brought + device.latency,
+    )
 
 
 def distinct_share(text: TextCounts, source: str) -> tuple[np.ndarray, np.ndarray]:
@@ -180,7 +284,7 @@ def fetched(text: TextCounts, work: Pass, home: Home) -> float:
     for source in text.sources():
         lengths, shares = distinct_share(text, source)
         share = float(np.interp(np.log(work.tokens), np.log([1, *lengths]), [1.0, *shares]))
-        hits = text.hit_rate(source, "distinct in a chunk", POLICY, home.share).mean if home.share else 0.0
+        hits = text.hit_rate(source, "distinct in a chunk", "LFU", home.share).mean if home.share else 0.0
         rows.append(work.total * share * (1 - hits / 100))
     return float(np.mean(rows))
 
@@ -250,28 +354,23 @@ def decode(scores: Scores, shape: ShapeName, placement: Placement, device: Devic
     return _slowdown(scores, shape, placement, device, [decoding(sequences)], HOMES["ahead"])
 
 
-def _training(scores: Scores, shape: str, placement: str, device: str, ahead: bool) -> float:
-    return step_slowdown(text_counts(scores), scores.catalog.shapes[shape], placement, DEVICES[device], STEP, ahead)
-
-
 def training(scores: Scores, shape: ShapeName, placement: Placement, device: DeviceName) -> float:
     """Percent that a training step of STEP tokens takes longer than with tables on the device (modelled).
 
     Rows come a step ahead.
     """
-    return _training(scores, shape, placement, device, ahead=True)
+    return step_slowdown(text_counts(scores), scores.catalog.shapes[shape], placement, DEVICES[device], STEP, True)
 
 
 def training_asked(scores: Scores, shape: ShapeName, placement: Placement, device: DeviceName) -> float:
     """Percent that a training step takes longer where all rows come after the update of the one before (modelled)."""
-    return _training(scores, shape, placement, device, ahead=False)
+    return step_slowdown(text_counts(scores), scores.catalog.shapes[shape], placement, DEVICES[device], STEP, False)
 
 
 def more_memory(scores: Scores) -> int:
     """Shapes that take more device memory than dense with tables in host memory."""
-
-    def more(shape: Shape, placement: str) -> bool:
-        dense = BYTES * parameter_counts(dense_and_stem(shape, placement)[0])["active"]
-        return device_bytes(shape, placement, HOMES["ahead"], PREFILL.total) > dense
-
-    return sum(any(more(shape, at) for at in PLACEMENTS) for shape in scores.catalog.shapes.values())
+    count = 0
+    for shape in scores.catalog.shapes.values():
+        dense = BYTES * parameter_counts(dense_and_stem(shape, "third")[0])["active"]
+        count += any(device_bytes(shape, at, HOMES["ahead"], PREFILL.total) > dense for at in PLACEMENTS)
+    return count

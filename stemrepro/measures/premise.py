@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 STUDY, OVER, SHARES = "premise", "held-out sequences of text", "shares"
 WHAT = {"up": "W_u x", "gate": "W_g x", "out": "FFN output"}
-HALF = 50.0
-UNITS = "sequences"
-What, Layers = Annotated[str, tuple(WHAT)], Literal["third", "full", "early", "late"]
+HALF, UNITS = 50.0, "sequences"
+What = Annotated[str, tuple(WHAT)]
+Layers = Literal["third", "full", "early", "late"]
 
 
 def layers_named(name: str, depth: int) -> list[int]:

@@ -56,9 +56,8 @@ class ArmReasoning(ArmTasks):
                 clusters.append(self.by_item(task, "cluster")[0, kept])
         if not values:
             raise Untested("no item is of that length")
-        return Sample(
-            np.concatenate(values, axis=1), np.concatenate(weights, axis=1) / len(values), np.concatenate(clusters)
-        )
+        every, weight = np.concatenate(values, axis=1), np.concatenate(weights, axis=1) / len(values)
+        return Sample(every, weight, np.concatenate(clusters))
 
 
 @kept

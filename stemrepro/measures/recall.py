@@ -23,21 +23,19 @@ Where = Literal["trained", "longer", "longer-most"]
 
 def pairs_in(scores: Scores, length: int) -> list[int]:
     """Return the numbers of pairs in documents of a length."""
+    assert scores.scale.recall is not None
     return [pairs for pairs in scores.scale.recall.pairs if 4 * pairs <= length]
 
 
 def level(scores: Scores, arm: str, length: int, pairs: list[int], first: bool = False) -> Level:
     """Return points of right values by seed, the mean over numbers of pairs, with the number of queries.
 
-    Args:
-        first: of each key's first query alone.
+    `first` is of each key's first query alone.
     """
     rows = arm_table(scores, "recall", arm)
     rows = rows[rows["pairs"].isin(pairs) & (rows["length"] == length)]
     if rows.empty:
-        raise UserError(
-            f"{scores.folder}/recall.parquet has of {arm} no documents of {pairs} pairs and {length} tokens"
-        )
+        raise UserError(f"{scores.folder}/recall.parquet: {arm} has no documents of {pairs} pairs and {length} tokens")
     names = ("first_right", "first_queries") if first else ("right", "queries")
     right, queries = (array(rows, name, "seed", "pairs").astype(float) for name in names)
     return Level((100 * (right / queries)).mean(axis=1), queries.sum(axis=1))
@@ -47,7 +45,7 @@ def _documents(scores: Scores, where: Where) -> tuple[int, list[int]]:
     """Return their length and numbers of pairs."""
     trained = scores.scale.model.sequence
     pairs = pairs_in(scores, trained)
-    if where == "trained":
+    if where == "trained" or scores.scale.recall is None:
         return trained, pairs
     return max(scores.scale.recall.lengths), pairs if where == "longer" else pairs[-1:]
 

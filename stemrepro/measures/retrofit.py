@@ -16,12 +16,8 @@ from stemrepro.verdicts.rule import CONFOUNDED
 SCRATCH, ROWS, MEAN = "second-half", "second-half-token-means", "second-half-mean-row"
 INTERPOLATED = "second-half-interpolated"
 """The variants after all tokens: with tables from the start, retrofitted in between in two ways, and the control."""
-VARIANTS = {
-    "one-schedule": MAIN,
-    "scratch": SCRATCH,
-    "token-means": ROWS,
-    "mean-row": MEAN,
-    "interpolated": INTERPOLATED,
+VARIANTS = {"one-schedule": MAIN, "scratch": SCRATCH, "token-means": ROWS, "mean-row": MEAN} | {
+    "interpolated": INTERPOLATED
 }
 """Variants by the words of metrics."""
 Way = Literal["scratch", "token-means", "mean-row", "interpolated"]

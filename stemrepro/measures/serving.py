@@ -18,26 +18,25 @@ if TYPE_CHECKING:
 
 STUDY, OVER, TIMES = "serving", "rounds of timing", "times"
 KINDS = ("float32", "bfloat16")
-HALF, NINE_TENTHS = 50.0, 90.0
-COLD = ("cold", "cold-ahead")
-Phase, Kind = Literal["decode", "prefill"], Literal["float32", "bfloat16"]
+Phase = Literal["decode", "prefill"]
+Kind = Literal["float32", "bfloat16"]
 
 
 def rounds(scores: Scores, arm: str, phase: str, kind: str, batch: int, context: int) -> pd.DataFrame:
     """Return an arm's rounds in their order; Unmeasured where it took no part."""
     found = rows(scores, STUDY, TIMES, phase=phase, kind=kind, batch=batch, context=context, arm=arm)
-    if arm in COLD and found["disk"].median() < found["rows"].median() / 2:
+    if arm in ("cold", "cold-ahead") and found["disk"].median() < found["rows"].median() / 2:
         raise Unmeasured("rows of a cold file came from memory: it lies in memory, or other programs read it")
     return found.sort_values("round")
 
 
-def _ratios(scores: Scores, high: str, low: str, *part: str | int) -> np.ndarray:
-    first, second = (rounds(scores, arm, *part)["seconds"].to_numpy() for arm in (high, low))
+def _ratios(scores: Scores, high: str, low: str, phase: str, kind: str, batch: int, context: int) -> np.ndarray:
+    first, second = (rounds(scores, arm, phase, kind, batch, context)["seconds"].to_numpy() for arm in (high, low))
     return first / second
 
 
-def _bytes(scores: Scores, arm: str, *part: str | int) -> int:
-    return int(rounds(scores, arm, "decode", *part)["bytes"].iloc[0])
+def _bytes(scores: Scores, arm: str, kind: str, batch: int, context: int) -> int:
+    return int(rounds(scores, arm, "decode", kind, batch, context)["bytes"].iloc[0])
 
 
 def times_as_long(scores: Scores, high: str, low: str, phase: Phase, kind: Kind, batch: int, context: int) -> Effect:
@@ -59,7 +58,7 @@ def through(scores: Scores, high: str, low: str, kind: Kind, batch: int, context
     """Share of the bytes that the first arm reads less which its time is less by, in percent, less half."""
     part = (kind, batch, context)
     less = 1 - _bytes(scores, high, *part) / _bytes(scores, low, *part)
-    return Effect(100 * (1 - _ratios(scores, high, low, "decode", *part)) / less - HALF, over="rounds")
+    return Effect(100 * (1 - _ratios(scores, high, low, "decode", *part)) / less - 50, over="rounds")
 
 
 def relative_rate(scores: Scores, high: str, low: str, kind: Kind, batch: int, context: int) -> Effect:
@@ -71,7 +70,7 @@ def relative_rate(scores: Scores, high: str, low: str, kind: Kind, batch: int, c
 
 def reaches(scores: Scores, high: str, low: str, kind: Kind, batch: int, context: int) -> Effect:
     """Bytes a second of the first arm over the second's, less 90%."""
-    return Effect(relative_rate(scores, high, low, kind, batch, context).differences - NINE_TENTHS, over="rounds")
+    return Effect(relative_rate(scores, high, low, kind, batch, context).differences - 90, over="rounds")
 
 
 def uncounted(scores: Scores) -> float:

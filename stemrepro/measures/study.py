@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stemrepro.common.files import damaged
 from stemrepro.measures.scores import Scores, kept
@@ -25,7 +25,7 @@ def table(scores: Scores, study: str, name: str) -> pd.DataFrame:
 
 
 @kept
-def groups(scores: Scores, study: str, name: str, *columns: str) -> dict[tuple, pd.DataFrame]:
+def groups(scores: Scores, study: str, name: str, *columns: str) -> dict[tuple[Any, ...], pd.DataFrame]:
     """Return the rows of a table by what these columns have, in ascending order."""
     return dict(iter(table(scores, study, name).groupby(list(columns))))
 

@@ -20,8 +20,7 @@ from stemrepro.model.config import layers_of
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
 from stemrepro.published.converted import Rows, convert, rows_of
-from stemrepro.published.models import Model, load
-from stemrepro.published.texts import once, write_parquet
+from stemrepro.published.models import Model, load, once, write_parquet
 
 DOCUMENTS = {"speeches": 4, "factbook": 3, "bible": 3, "plays": 3}
 """How many documents of each source are read: the first that are long enough."""

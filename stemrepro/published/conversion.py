@@ -5,7 +5,7 @@ gate and the down-projection of their layers, or by the authors' later rule, in 
 Dense is trained on the same tokens.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,9 +23,8 @@ from stemrepro.model.config import layers_of
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
 from stemrepro.published.converted import FEW, Rows, convert, rows_of
-from stemrepro.published.models import Model, load
+from stemrepro.published.models import Model, load, once, sequences
 from stemrepro.published.rows import TRAIN, changed, constant, ffn_of
-from stemrepro.published.texts import once, sequences
 
 HELD_OUT, TUNE = dict.fromkeys(TRAIN, 3), dict.fromkeys(TRAIN, 2)
 """Sequences on which losses are measured, and those on which the prior of rows and the learning rates are compared."""
@@ -63,8 +62,8 @@ ARMS = {
     "half": Arm("stem", "half", BOTH),
     "full": Arm("stem", "full", BOTH),
 }
-KEPT = "third"
-"""The arm whose weights are kept, for benchmarks."""
+KEPT, TRAINED = "third", "trained.safetensors"
+"""The arm whose weights are kept, for benchmarks, in a file next to the rows."""
 
 
 class Fewer(nn.Module):
@@ -148,7 +147,7 @@ def _but_the_start(rows: Rows, given: Given, layer: int, tokens: Tensor) -> Tens
     return torch.cat([own[:, :1], given(layer, tokens).expand_as(own)[:, 1:]], dim=1)
 
 
-def controls(model: Model, rows: Rows) -> dict[str, Given]:
+def controls(model: Model, rows: Rows) -> Mapping[str, Given]:
     """Return rows and what can stand in their place; the start token keeps its own row.
 
     "one-row" is the mean for all tokens, "dealt-anew" gives a token of the rows' text the row of another. "no-up" has
@@ -158,24 +157,21 @@ def controls(model: Model, rows: Rows) -> dict[str, Given]:
     dealt = torch.arange(model.decoder.config.vocab)
     dealt[seen] = seen[torch.randperm(len(seen), generator=torch.Generator().manual_seed(0))]
     mean = rows.means.grand(rows.means.read)
-
-    kinds: dict[str, Given] = {"rows": rows.at}
     others: dict[str, Given] = {
         "one-row": lambda layer, _: F.linear(mean[layer], ffn_of(model.decoder, layer).up.weight),
         "dealt-anew": lambda layer, tokens: rows.at(layer, dealt[tokens]),
         "no-up": lambda layer, tokens: torch.ones(()),
         "no-ffn": lambda layer, tokens: torch.zeros(()),
     }
-    return kinds | {kind: partial(_but_the_start, rows, given) for kind, given in others.items()}
+    return {"rows": rows.at} | {kind: partial(_but_the_start, rows, given) for kind, given in others.items()}
 
 
 @torch.no_grad()
 def at_once(model: Model, rows: Rows, text: pd.DataFrame) -> pd.DataFrame:
     """Measure losses with rows in the place of W_u x, and with controls: `measured`, with placement and kind."""
     kinds, sets = controls(model, rows), placements(len(model.decoder.blocks))
-    asked = [("rows", name) for name in sets] + [
-        (kind, name) for name in CONTROLLED for kind in kinds if kind != "rows"
-    ]
+    asked = [("rows", name) for name in sets]
+    asked += [(kind, name) for name in CONTROLLED for kind in kinds if kind != "rows"]
     tables = [measured(text, losses(model.decoder, text), placement="none", kind="dense")]
     for kind, name in track(asked, "rows in place of W_u x"):
         tables.append(measured(text, replaced(model, text, sets[name], kinds[kind]), placement=name, kind=kind))
@@ -189,26 +185,17 @@ def of_priors(model: Model, rows: Rows, text: pd.DataFrame) -> pd.DataFrame:
     for prior, few in track(PRIORS, "priors of rows"):
         given = Rows(model, rows.means, few, prior).at
         for name in CONTROLLED:
-            tables.append(
-                measured(text, replaced(model, text, sets[name], given), placement=name, prior=prior, few=few)
-            )
+            nats = replaced(model, text, sets[name], given)
+            tables.append(measured(text, nats, placement=name, prior=prior, few=few))
     return pd.concat(tables, ignore_index=True)
 
 
-def train(
-    decoder: Decoder,
-    text: np.ndarray,
-    rates: Mapping[str, float],
-    measure: Callable[[int], None],
-    steps: int,
-    title: str,
-) -> None:
-    """Train what can be trained, with Adam, on one batch a step.
+def train(decoder: Decoder, text: np.ndarray, rates: Mapping[str, float], steps: int, title: str) -> Iterator[int]:
+    """Train what can be trained, with Adam, on one batch a step; yield the steps done where MEASURED has them.
 
     Args:
         text: sequences [steps x BATCH, T].
         rates: learning rates of "table" and of "matrices".
-        measure: called with the number of steps done, where MEASURED has it.
     """
     groups: dict[str, list[nn.Parameter]] = {"table": [], "matrices": []}
     for name, weight in decoder.named_parameters():
@@ -220,7 +207,7 @@ def train(
     batches = torch.from_numpy(text.astype(np.int64)).split(BATCH)[:steps]
     networks = [ffn_of(decoder, layer) for layer in range(len(decoder.blocks))]
     shares: list[Tensor] = [cast(Tensor, network.share) for network in networks if hasattr(network, "share")]
-    measure(0)
+    yield 0
     for step, batch in enumerate(track(batches, title), 1):
         for share in shares:
             share.fill_(0.5 ** ((step - 1) / HALF_LIFE))
@@ -233,7 +220,7 @@ def train(
         if step in MEASURED or step == steps:
             for share in shares:
                 share.zero_()  # what is measured is STEM
-            measure(step)
+            yield step
 
 
 class Study:
@@ -241,7 +228,7 @@ class Study:
 
     Args:
         text: sequences to train on, more than are read.
-        held_out, tune: sequences whose loss is measured, and those by which rates are chosen.
+        held_out, tune: those whose loss is measured, and by which rates are chosen.
     """
 
     def __init__(
@@ -255,14 +242,9 @@ class Study:
 
     def tried(self, name: str, rates: Mapping[str, float]) -> pd.DataFrame:
         """Return the losses on the text for tuning after a short training of an arm, with its rates."""
-        decoder, tables = trainable(self.model, self.rows, ARMS[name], self.tokens), []
-
-        def measure(step: int) -> None:
-            if step == TRIED:
-                tables.append(measured(self.tune, losses(decoder, self.tune), arm=name, **rates))
-
-        train(decoder, self.text, rates, measure, TRIED, f"rates of {name}")
-        return tables[0]
+        decoder = trainable(self.model, self.rows, ARMS[name], self.tokens)
+        list(train(decoder, self.text, rates, TRIED, f"rates of {name}"))  # to its end
+        return measured(self.tune, losses(decoder, self.tune), arm=name, **rates)
 
     def rates(self) -> pd.DataFrame:
         """Try rates of dense's matrices, of tables alone, and of matrices with the best of these; return losses."""
@@ -276,35 +258,25 @@ class Study:
     def trained(self, name: str, rates: Mapping[str, float], kept: Path) -> pd.DataFrame:
         """Train an arm, and keep KEPT's weights in a file: `measured`, with arm and step."""
         decoder, tables = trainable(self.model, self.rows, ARMS[name], self.tokens), []
-
-        def measure(step: int) -> None:
+        for step in train(decoder, self.text, rates, STEPS, name):
             tables.append(measured(self.held_out, losses(decoder, self.held_out), arm=name, step=step))
-
-        train(decoder, self.text, rates, measure, STEPS, name)
         if name == KEPT:
-            weights = {
-                key: value.detach().bfloat16() for key, value in decoder.named_parameters() if value.requires_grad
-            }
-            save_file(weights | {TOKENS: self.tokens}, aside := kept.with_suffix(".part"))
+            weights = {key: weight for key, weight in decoder.named_parameters() if weight.requires_grad}
+            halves = {key: weight.detach().bfloat16() for key, weight in weights.items()}
+            save_file(halves | {"tokens": self.tokens}, aside := kept.with_suffix(".part"))
             aside.replace(kept)
         return pd.concat(tables, ignore_index=True)
 
     def trained_at_best(self, name: str, tables: Path, kept: Path) -> pd.DataFrame:
         """Return `trained` at the rates that trials in a folder of tables say."""
-        return self.trained(name, _rates_of(name, tables), kept)
-
-
-TOKENS, RATES = "tokens", "rates"
+        tried = name if name in ("dense", "third-tables") else "third"
+        return self.trained(name, chosen(pd.read_parquet(tables / "rates.parquet"), tried), kept)
 
 
 def study_of(model: Model, corpus: Path, rows: Path) -> Study:
     """Return the trainings of a model on the rows' text."""
     many = {"train": TRAIN, "validation": HELD_OUT, "tune": TUNE}
     return Study(model, rows_of(model, rows), *(sequences(model, corpus, *split) for split in many.items()))
-
-
-def _rates_of(arm: str, tables: Path) -> dict[str, float]:
-    return chosen(pd.read_parquet(tables / f"{RATES}.parquet"), arm if arm in ("dense", "third-tables") else "third")
 
 
 def chosen(rates: pd.DataFrame, arm: str) -> dict[str, float]:
@@ -318,11 +290,11 @@ def kept_model(model: Model, corpus: Path, rows: Path, tables: Path) -> Decoder:
 
     A token that the training never read has its first row. `tables` is the folder of the conversion's tables.
     """
-    if not (kept := _kept_file(rows)).exists():
+    if not (kept := rows.with_name(TRAINED)).exists():
         study_of(model, corpus, rows).trained_at_best(KEPT, tables, kept)
     layers = layers_of(ARMS[KEPT].placement, len(model.decoder.blocks))
     decoder, trained = convert(model, rows_of(model, rows), layers), load_file(kept)
-    tokens, state = trained.pop(TOKENS), decoder.state_dict()
+    tokens, state = trained.pop("tokens"), decoder.state_dict()
     for name, weights in trained.items():
         if name.endswith("ffn.table.weight"):
             state[name][tokens] = weights.float()
@@ -332,15 +304,11 @@ def kept_model(model: Model, corpus: Path, rows: Path, tables: Path) -> Decoder:
     return decoder
 
 
-def _kept_file(rows: Path) -> Path:
-    return rows.parent / "trained.safetensors"
-
-
 def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
     """Write at-once.parquet, priors.parquet, rates.parquet and trained.<arm>.parquet; weights lie next to `rows`."""
     study = study_of(load(name), corpus, rows)
     once(out / "priors.parquet", partial(of_priors, study.model, study.rows, study.tune))
     once(out / "at-once.parquet", partial(at_once, study.model, study.rows, study.held_out))
-    once(out / f"{RATES}.parquet", study.rates)
+    once(out / "rates.parquet", study.rates)
     for arm in ARMS:
-        once(out / f"trained.{arm}.parquet", partial(study.trained_at_best, arm, out, _kept_file(rows)))
+        once(out / f"trained.{arm}.parquet", partial(study.trained_at_best, arm, out, rows.with_name(TRAINED)))

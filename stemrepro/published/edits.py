@@ -27,9 +27,8 @@ from stemrepro.evaluation.prompts import Question, ask, padded
 from stemrepro.model.config import layers_of
 from stemrepro.model.loss import token_losses
 from stemrepro.published.converted import Rows, rows_of
-from stemrepro.published.models import Model, load
+from stemrepro.published.models import Model, load, once, sequences
 from stemrepro.published.rows import Change, changed, constant
-from stemrepro.published.texts import once, sequences
 
 PROMPTS = {
     "capital": "The capital of {} is",
@@ -49,6 +48,9 @@ MENTIONING, MENTIONS, DAMAGED = dict.fromkeys(("passages", "speeches"), 200), 2,
 
 Outcomes = dict[str, list[float]]
 """success, kept, new and old (see Study), of each pair."""
+Names = list[tuple[str, str]]
+Questions = list[tuple[Question, Question]]
+"""Pairs of a source and a target."""
 Pair = TypeVar("Pair", tuple[str, str], tuple[int, int])
 
 
@@ -64,12 +66,11 @@ def asked(model: Model, folder: Path) -> dict[str, dict[str, Question]]:
     """Return the questions about each country by relation; folder: of the archive with the countries."""
     with opened(SOURCES["factbook"]["archive"], folder) as archive:
         facts = list(countries(archive))
-    return {
-        relation: {
-            one["name"]: ask(model.tokenizer, prompt.format(one["name"]), one["name"], one[relation]) for one in facts
-        }
-        for relation, prompt in PROMPTS.items()
-    }
+    questions: dict[str, dict[str, Question]] = {relation: {} for relation in PROMPTS}
+    for (relation, prompt), one in product(PROMPTS.items(), facts):
+        name = one["name"]
+        questions[relation][name] = ask(model.tokenizer, prompt.format(name), name, one[relation])
+    return questions
 
 
 def prompts(questions: Sequence[Question]) -> tuple[Tensor, Tensor]:
@@ -118,9 +119,7 @@ def dealt(scheme: str, source: Question, target: Question, lengths: Sequence[int
     return weights
 
 
-def vectors(
-    rows: Rows, layer: int, scheme: str, pairs: list[tuple[Question, Question]], lengths: Sequence[int]
-) -> Tensor:
+def vectors(rows: Rows, layer: int, scheme: str, pairs: Questions, lengths: Sequence[int]) -> Tensor:
     """Return what is read at each place of the sources' prompts, less their own rows [n, T, F]."""
     longest = max(len(source.prompt) for source, _ in pairs)
     out = torch.zeros(len(pairs), longest, rows.model.decoder.config.ffn_width)
@@ -130,7 +129,7 @@ def vectors(
     return out
 
 
-def _outcomes(probabilities: Tensor, pairs: list[tuple[Question, Question]]) -> Outcomes:
+def _outcomes(probabilities: Tensor, pairs: Questions) -> Outcomes:
     old, new = (torch.tensor([pair[side].answer[0] for pair in pairs]) for side in (0, 1))
     every, first = torch.arange(len(pairs)), probabilities.argmax(dim=-1)
     success, kept = (first == new).int().tolist(), (first == old).int().tolist()
@@ -142,15 +141,15 @@ class Trial:
     """Pairs of questions about a source and a target, and edits of the model's answer to the first by a scheme."""
 
     def __init__(
-        self, model: Model, rows: Rows, questions: Mapping[str, Question], names: list[tuple[str, str]], scheme: str
+        self, model: Model, rows: Rows, asked: Mapping[str, Question], names: Names, scheme: str = "one-to-one"
     ) -> None:
         self.model, self.rows = model, rows
-        self.pairs = [(questions[source], questions[target]) for source, target in names]
+        self.pairs = [(asked[source], asked[target]) for source, target in names]
         self.lengths, self.layers = token_bytes(model.tokenizer), len(model.decoder.blocks)
         self.tokens, self.ends = prompts([source for source, _ in self.pairs])
         self.added = self._added(self.pairs, scheme)
 
-    def _added(self, pairs: list[tuple[Question, Question]], scheme: str) -> list[Tensor]:
+    def _added(self, pairs: Questions, scheme: str) -> list[Tensor]:
         return [vectors(self.rows, layer, scheme, pairs, self.lengths) for layer in range(self.layers)]
 
     def after(self, changes: Mapping[int, Change], tokens: Tensor | None = None) -> Outcomes:
@@ -184,6 +183,10 @@ class Trial:
         return {layer: _at_places(given, place) for layer, given in kept.items()}
 
 
+def _differ(questions: Mapping[str, Question], source: str, target: str) -> bool:
+    return questions[source].answer[0] != questions[target].answer[0]
+
+
 class Study:
     """Edits of a model, in parts of which each is a table.
 
@@ -197,22 +200,17 @@ class Study:
         capitals = questions["capital"]
         known = sorted(knows(model, capitals))
         self.size = {name: len(capitals[name].places) for name in known}
-        self.pairs = [
-            pair for pair in permutations(known, 2) if capitals[pair[0]].answer[0] != capitals[pair[1]].answer[0]
-        ]
+        self.pairs = [pair for pair in permutations(known, 2) if _differ(capitals, *pair)]
         self.names = drawn([pair for pair in self.pairs if self.size[pair[0]] == self.size[pair[1]] == 1], PAIRS)
 
     def parts(self) -> dict[str, Callable[[], pd.DataFrame]]:
         """Return what makes the table of each part."""
         return {"capital": self.capitals, "relations": self.relations, "lengths": self.lengths}
 
-    def trial(self, names: list[tuple[str, str]], scheme: str = "one-to-one", relation: str = "capital") -> Trial:
-        """Return the edits of pairs of countries."""
-        return Trial(self.model, self.rows, self.questions[relation], names, scheme)
-
     def capitals(self) -> pd.DataFrame:
         """Edit pairs of names of one token, by set of layers, next to what controls do."""
-        trial, note = self.trial(self.names), partial(table, self.names, relation="capital")
+        trial = Trial(self.model, self.rows, self.questions["capital"], self.names)
+        note = partial(table, self.names, relation="capital")
         aims, _ = prompts([target for _, target in trial.pairs])
         patched, chance = trial.patched(aims), trial.chance()
         tables = [
@@ -231,23 +229,20 @@ class Study:
                 done["converted", "rows"] = trial.after(trial.read(layers, edit=True))
                 done["converted", "none"] = trial.after(plain)
                 done["converted", "input"] = trial.after(plain, aims)
-            tables += [
-                note(results, model=kind, method=method, layers=where) for (kind, method), results in done.items()
-            ]
+            for (kind, method), results in done.items():
+                tables.append(note(results, model=kind, method=method, layers=where))
         return pd.concat(tables)
 
     def relations(self) -> pd.DataFrame:
         """Ask the same pairs about other things that the model knows of both."""
-        tables, about = [], {"model": "published", "method": "rows"}
+        tables = []
         for relation in list(self.questions)[1:]:
             asked, known = self.questions[relation], knows(self.model, self.questions[relation])
             both = [pair for pair in self.names if set(pair) <= known]
             both = [pair for pair in both if len({len(asked[name].places) for name in pair}) == 1]
-            both = [pair for pair in both if asked[pair[0]].answer[0] != asked[pair[1]].answer[0]]
+            both = [pair for pair in both if _differ(asked, *pair)]
             if both:
-                trial = self.trial(both, relation=relation)
-                done = {where: trial.after(trial.plus(self.sets[where])) for where in DEEP}
-                tables += [table(both, done[where], relation=relation, **about, layers=where) for where in DEEP]
+                tables += self._deep(both, relation, "one-to-one", "rows")
         return pd.concat(tables)
 
     def lengths(self) -> pd.DataFrame:
@@ -257,21 +252,39 @@ class Study:
             longer = [pair for pair in self.pairs if self.size[pair[0]] > self.size[pair[1]] == 1]
             chosen = drawn(longer if group == "longer" else [(new, old) for old, new in longer], PAIRS // 2)
             for scheme in schemes if chosen else ():
-                trial, about = self.trial(chosen, scheme), {"model": "published", "method": f"{group}: {scheme}"}
-                for where in DEEP:
-                    done = trial.after(trial.plus(self.sets[where]))
-                    tables.append(table(chosen, done, relation="capital", **about, layers=where))
+                tables += self._deep(chosen, "capital", scheme, f"{group}: {scheme}")
         return pd.concat(tables)
 
+    def _deep(self, names: Names, relation: str, scheme: str, method: str) -> list[pd.DataFrame]:
+        """Edit the published model in each of DEEP."""
+        trial = Trial(self.model, self.rows, self.questions[relation], names, scheme)
+        about = {"relation": relation, "model": "published", "method": method}
+        done = {where: trial.after(trial.plus(self.sets[where])) for where in DEEP}
+        return [table(names, outcomes, **about, layers=where) for where, outcomes in done.items()]
+
     def examples(self) -> pd.DataFrame:
-        """Return what the model says of EXAMPLES: `example`, with source and target."""
-        sets, tables = {where: self.sets[where] for where in EXAMPLE_SETS}, []
+        """Return the four most probable words of EXAMPLES before an edit, after it, and for the target's prompt.
+
+        Columns: said (before, target, or the scheme that rows are dealt by), layers, rank, word, probability, source,
+        target.
+        """
+        out, model, prompt = [], self.model, PROMPTS["capital"]
+        lengths = token_bytes(model.tokenizer)
         for names in EXAMPLES:
-            prompt = PROMPTS["capital"]
-            source, target = (ask(self.model.tokenizer, prompt.format(name), name, "") for name in names)
-            told = example(self.model, self.rows, source, target, sets)
-            tables.append(told.assign(source=names[0], target=names[1]))
-        return pd.concat(tables)
+            source, target = (ask(model.tokenizer, prompt.format(name), name, "") for name in names)
+            read, aims = prompts([source]), prompts([target])
+            said = {("before", "all"): following(model, *read), ("target", "all"): following(model, *aims)}
+            size = len(source.places) - len(target.places)
+            schemes = SCHEMES["longer" if size > 0 else "shorter"] if size else ("one-to-one",)
+            for scheme, where in product(schemes, EXAMPLE_SETS):
+                added = [vectors(self.rows, layer, scheme, [(source, target)], lengths) for layer in self.sets[where]]
+                changes = dict(zip(self.sets[where], map(_plus, added), strict=True))
+                said[scheme, where] = following(model, *read, changes)
+            for (scheme, where), probabilities in said.items():
+                top = probabilities[0].topk(4)
+                for rank, (token, value) in enumerate(zip(top.indices.tolist(), top.values.tolist(), strict=True), 1):
+                    out.append((scheme, where, rank, model.tokenizer.decode([token]), value, *names))
+        return pd.DataFrame(out, columns=["said", "layers", "rank", "word", "probability", "source", "target"])
 
     def damage(self, text: pd.DataFrame) -> pd.DataFrame:
         """Return what a text that holds names loses: `damage` of some pairs."""
@@ -280,45 +293,20 @@ class Study:
         return damage(self.model, self.rows, drawn(pairs, DAMAGED), text, sets)
 
 
-def table(names: list[tuple[str, str]], results: Outcomes, **about: str) -> pd.DataFrame:
+def table(names: Names, results: Outcomes, **about: str) -> pd.DataFrame:
     """Return the outcomes of an edit of each pair, with what it was."""
     return pd.DataFrame(names, columns=["source", "target"]).assign(**about | results)
-
-
-def example(
-    model: Model, rows: Rows, question: Question, aim: Question, sets: Mapping[str, Sequence[int]]
-) -> pd.DataFrame:
-    """Return the four most probable words before an edit of each set of layers, after it, and for the target's prompt.
-
-    Columns: said (before, target, or the scheme that rows are dealt by), layers, rank, word, probability.
-    """
-    lengths, (tokens, ends) = token_bytes(model.tokenizer), prompts([question])
-    said = {("before", "all"): following(model, tokens, ends), ("target", "all"): following(model, *prompts([aim]))}
-    size = len(question.places) - len(aim.places)
-    schemes = SCHEMES["longer" if size > 0 else "shorter"] if size else ("one-to-one",)
-    for scheme, (name, layers) in product(schemes, sets.items()):
-        changes = {layer: _plus(vectors(rows, layer, scheme, [(question, aim)], lengths)) for layer in layers}
-        said[scheme, name] = following(model, tokens, ends, changes)
-    out = []
-    for (scheme, name), probabilities in said.items():
-        top = probabilities[0].topk(4)
-        for rank, (token, value) in enumerate(zip(top.indices.tolist(), top.values.tolist(), strict=True), 1):
-            out.append((scheme, name, rank, model.tokenizer.decode([token]), value))
-    return pd.DataFrame(out, columns=["said", "layers", "rank", "word", "probability"])
 
 
 @torch.no_grad()
 def damage(
     model: Model, rows: Rows, pairs: list[tuple[int, int]], text: pd.DataFrame, sets: Mapping[str, Sequence[int]]
 ) -> pd.DataFrame:
-    """Read a text that holds a name with another's rows at the name's places.
-
-    Text without the name doesn't change: no other place reads its rows.
+    """Read a text that holds a name with another's rows at the name's places; no other place reads its rows.
 
     Args:
         pairs: tokens of two names.
         text: sequences, as `sequences` returns them.
-        sets: layers to edit, by name.
 
     Returns:
         source, target (tokens), layers, sequence, tokens, nats: loss of the tokens from the name on with the other
@@ -333,11 +321,9 @@ def damage(
             after = int(place[0].nonzero()[0])
             dense = token_losses(decoder(row[:, :-1]), row[:, 1:])[:, after:].sum().item()
             for name, layers in sets.items():
-                moved = {
-                    layer: rows.at(layer, torch.tensor(target)) - rows.at(layer, torch.tensor(source))
-                    for layer in layers
-                }
-                with changed(decoder, {layer: _plus(place[..., None] * vector) for layer, vector in moved.items()}):
+                old, new = ([rows.at(layer, torch.tensor(token)) for layer in layers] for token in (source, target))
+                moved = [_plus(place[..., None] * (b - a)) for a, b in zip(old, new, strict=True)]
+                with changed(decoder, dict(zip(layers, moved, strict=True))):
                     nats = token_losses(decoder(row[:, :-1]), row[:, 1:])[:, after:].sum().item()
                 out.append((source, target, name, number, row.shape[1] - 1 - after, nats, dense))
     return pd.DataFrame(out, columns=["source", "target", "layers", "sequence", "tokens", "nats", "dense"])

@@ -7,7 +7,6 @@ import mmap
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -34,10 +33,8 @@ class Mapped:
         whole = torch.frombuffer(self.map, dtype=tables[0].dtype).view(vocab, len(tables), width)
         self.tables = list(whole.unbind(dim=1))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close the file; what is mapped stays."""
         self.file.close()
 
     def cool(self) -> None:

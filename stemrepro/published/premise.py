@@ -16,7 +16,7 @@ from torch import Tensor
 
 from stemrepro.common.progress import track
 from stemrepro.model.loss import token_losses
-from stemrepro.published.models import Model, load
+from stemrepro.published.models import LENGTH, Model, load, sequences, write_parquet
 from stemrepro.published.rows import (
     BATCH,
     EIGHTHS,
@@ -32,7 +32,6 @@ from stemrepro.published.rows import (
     parts,
     watched,
 )
-from stemrepro.published.texts import LENGTH, sequences, write_parquet
 
 HELD_OUT = dict.fromkeys(("speeches", "bible", "plays", "passages"), 12)
 REPLACED = dict.fromkeys(HELD_OUT, 2)

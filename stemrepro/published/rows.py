@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from stemrepro.common.progress import track
 from stemrepro.model.ffn.dense import SwiGLU
 from stemrepro.model.transformer import Decoder
-from stemrepro.published.models import load
-from stemrepro.published.texts import sequences
+from stemrepro.published.models import load, sequences
 
 BATCH = 8
 """Sequences of a pass."""
@@ -59,13 +58,9 @@ Change = Callable[[Tensor], Tensor]
 """What becomes of the vectors that an up-projection gives [n, T, F]."""
 
 
-def _given(given: Tensor, _: Tensor) -> Tensor:
-    return given
-
-
 def constant(given: Tensor) -> Change:
     """Return the change that puts other vectors in their place."""
-    return partial(_given, given)
+    return lambda _: given
 
 
 def _replaced(change: Change, _: nn.Module, __: tuple[Tensor, ...], out: Tensor) -> Tensor:

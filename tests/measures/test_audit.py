@@ -21,11 +21,14 @@ def scores(catalog):
 @pytest.mark.parametrize(
     ("row", "active", "tensors", "kept"),
     [
-        ("table-3-1b/dense", 1.4985, 1.4985, 1.4985), ("table-3-1b/stem-third", 1.4146, 6.668, 6.7518),
-        ("table-3-350m/dense", 0.3761, 0.3761, 0.3761), ("table-3-350m/stem-third", 0.3515, 1.1707, 1.195),
-        ("table-3-350m/stem-half", 0.3368, 1.6475, 1.687), ("table-3-350m/stem-full", 0.2999, 2.8394, 2.916),
+        ("table-3-1b/dense", 1.4985, 1.4985, 1.4985),
+        ("table-3-1b/stem-third", 1.4146, 6.668, 6.7518),
+        ("table-3-350m/dense", 0.3761, 0.3761, 0.3761),
+        ("table-3-350m/stem-third", 0.3515, 1.1707, 1.195),
+        ("table-3-350m/stem-half", 0.3368, 1.6475, 1.687),
+        ("table-3-350m/stem-full", 0.2999, 2.8394, 2.916),
     ],
-)  # fmt: skip
+)
 def test_parameters_under_both_conventions(scores, row, active, tensors, kept):
     assert audit.active(scores, row) == pytest.approx(active, abs=0.0005)
     assert audit.gflops(scores, row) == pytest.approx(2 * active, abs=0.001)
@@ -62,19 +65,14 @@ def test_granularity_finds_two_scorers(scores):
         assert cell["value"] == round(100 * k / 512, 2)
         assert cell["fits_padded"]
         assert not cell["fits_items"]
-    for block, row, k in (("table-3-350m", "stem-half", 512), ("table-3-350m", "stem-full", 507),
-                          ("table-3-350m", "hash-moe", 465), ("table-3-1b", "dense", 536)):  # fmt: skip
-        assert table.loc[block, row, "arc_challenge"]["value"] == pytest.approx(100 * k / 1280, abs=0.0051)
-        assert not table.loc[block, row, "arc_challenge"]["fits_items"]
+    for row, k in {"350m/stem-half": 512, "350m/stem-full": 507, "350m/hash-moe": 465, "1b/dense": 536}.items():
+        cell = table.loc[(*f"table-3-{row}".split("/"), "arc_challenge")]
+        assert cell["value"] == pytest.approx(100 * k / 1280, abs=0.0051)
+        assert not cell["fits_items"]
+    padded = {"table-3-350m": ("stem-half", "stem-full", "hash-moe"), "table-3-1b": ("dense", "stem-third")}
+    found = {f"{block}/{row}": audit.scorer(paper, f"{block}/{row}") for block, rows in padded.items() for row in rows}
+    assert set(found.values()) == {"padded sizes"}
     assert audit.scorer(paper, "table-3-350m/dense") == audit.scorer(paper, "table-3-350m/stem-third") == "true sizes"
-    rows = (
-        "table-3-350m/stem-half",
-        "table-3-350m/stem-full",
-        "table-3-350m/hash-moe",
-        "table-3-1b/dense",
-        "table-3-1b/stem-third",
-    )
-    assert {audit.scorer(paper, row) for row in rows} == {"padded sizes"}
     assert audit.scorer(paper, "table-4/dense") == "neither"
 
 

@@ -1,30 +1,20 @@
 """Metrics of capacity, on made-up bits."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from stemrepro.measures.capacity import by_people, costs, dense_is_full, dense_learns, known, known_per
 from stemrepro.measures.scores import Scores
-from tests.made_up import write_scores
+from tests.made_up import grid, write_scores
 
 
 def write(folder, arm, shares, seeds=(0, 1, 2)):
     """An arm that knows so much of the bits at a sixth, a third and all of the people, a bit more with each seed."""
     for variant, part, share in zip(("people-sixth", "people-third", "main"), (6, 3, 1), shares, strict=True):
         bits = 7680 / part
-        rows = [
-            {
-                "seed": seed,
-                "people": 384 // part,
-                "facts": 1536 // part,
-                "bits": bits,
-                "known": share * bits + seed,
-                "first": 0.5,
-            }
-            for seed in seeds
-        ]
-        write_scores(folder, "capacity", f"{arm}@{variant}", len(seeds), {"capacity": pd.DataFrame(rows)})
+        rows = grid(seed=seeds).assign(people=384 // part, facts=1536 // part, bits=bits, first=0.5)
+        rows["known"] = share * bits + rows["seed"]
+        write_scores(folder, "capacity", f"{arm}@{variant}", len(seeds), {"capacity": rows})
 
 
 @pytest.fixture

@@ -1,25 +1,11 @@
 """Contrasts of angles against numbers put in by hand."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 
-from stemrepro.measures.geometry import (
-    arm_geometry,
-    correlation_within,
-    depth,
-    excess,
-    floor,
-    frequency,
-    gain,
-    learnt,
-    mode,
-    p95,
-    partial_rank_correlation,
-    random_p95,
-    token_gains,
-)
+from stemrepro.measures import geometry
+from stemrepro.measures.geometry import correlation_within, excess, gain, p95, partial_rank_correlation, random_p95
 from stemrepro.measures.scores import Scores
 from stemrepro.verdicts.effect import Untested
 from tests.made_up import grid, write_scores
@@ -34,20 +20,9 @@ def write(folder, name, layers, kinds, shift=0.0, spread=None, nats=None, rare="
     Args:
         rare: name of the bucket of rare tokens.
     """
-    parts = []
-    for what in kinds:
-        rows = what == "rows"
-        parts.append(
-            grid(
-                seed=range(SEEDS),
-                share=(0.0, 0.5, 1.0) if rows else (1.0,),
-                layer=layers,
-                what=[what],
-                bucket=("all", rare, "256-2047") if rows else ("all",),
-                centred=(False, True),
-            )
-        )
-    cosines = pd.concat(parts)
+    axes = {"share": (0.0, 0.5, 1.0), "layer": layers, "what": kinds, "bucket": ("all", rare, "256-2047")}
+    every = grid(seed=range(SEEDS), **axes, centred=(False, True))
+    cosines = every[(every["what"] == "rows") | ((every["share"] == 1) & (every["bucket"] == "all"))]
     value = cosines["seed"] / 100 + cosines["layer"] / 20 + cosines["share"] / 1000 + shift
     value += 0.1 * (cosines["bucket"] == "256-2047")
     cosines = cosines.assign(p95=value * (1 + cosines["centred"]), mean=0.0, mode=-value, peak=1.0, vectors=9)
@@ -79,23 +54,24 @@ def test_statistics_are_means_over_the_layers_that_both_arms_have(scores):
     seeds = np.arange(SEEDS) / 100 + 0.1 + 0.001
     assert p95(scores, "dense", "stem-third", "up").differences == pytest.approx(0.3)
     assert p95(scores, "dense", "stem-third", "up", centred=True).differences == pytest.approx(0.6)
-    assert mode(scores, "dense", "stem-third", "up").differences == pytest.approx(-0.3)
-    assert excess(scores, "dense", "stem-third", "up").differences == pytest.approx(
-        (seeds + 0.3) / random_p95(16) - seeds / random_p95(44)
-    )
+    assert geometry.mode(scores, "dense", "stem-third", "up").differences == pytest.approx(-0.3)
+    over = (seeds + 0.3) / random_p95(16) - seeds / random_p95(44)
+    assert excess(scores, "dense", "stem-third", "up").differences == pytest.approx(over)
 
 
 def test_what_the_rows_of_one_arm_show(scores):
     pair, seeds = ("stem-third", "stem-third"), np.arange(SEEDS) / 100 + 0.1 + 0.001
-    assert floor(scores, *pair).differences == pytest.approx(seeds / random_p95(44) - 1)
-    assert learnt(scores, *pair).differences == pytest.approx(-0.001)
-    assert depth(scores, *pair).differences == pytest.approx(0.1)
-    assert frequency(scores, *pair).differences == pytest.approx(0.1)
+    assert geometry.floor(scores, *pair).differences == pytest.approx(seeds / random_p95(44) - 1)
+    assert geometry.learnt(scores, *pair).differences == pytest.approx(-0.001)
+    assert geometry.depth(scores, *pair).differences == pytest.approx(0.1)
+    assert geometry.frequency(scores, *pair).differences == pytest.approx(0.1)
 
 
 def test_gain_is_correlated_with_spread(scores):
     """The made-up losses rise with closeness alone, so the correlation with spread is nearly 1."""
-    kept, gains, _, seen = token_gains(*(arm_geometry(scores, arm) for arm in ("dense", "stem-third")))
+    kept, gains, _, seen = geometry.token_gains(
+        *(geometry.arm_geometry(scores, arm) for arm in ("dense", "stem-third"))
+    )
     assert list(kept) == list(range(50, VOCAB))
     assert gains.shape == seen.shape == (SEEDS, VOCAB - 50)
     assert gain(scores, "dense", "stem-third").mean > 0.99
@@ -118,6 +94,6 @@ def test_partial_rank_correlation():
 def test_what_a_text_is_too_small_for(catalog, tmp_path):
     scores = angles(catalog, tmp_path, rare="0", targets=np.full(VOCAB, 5))
     with pytest.raises(Untested, match="too few tokens are frequent"):
-        frequency(scores, "stem-third", "stem-third")
+        geometry.frequency(scores, "stem-third", "stem-third")
     with pytest.raises(Untested, match="0 tokens have 30 scored targets; 30 are needed"):
         gain(scores, "dense", "stem-third")

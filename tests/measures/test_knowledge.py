@@ -7,7 +7,16 @@ import pandas as pd
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures.knowledge import closer, facts_learnt, pairs_known, share_of, spill, success, success_without
+from stemrepro.measures.knowledge import (
+    closer,
+    facts_learnt,
+    pair_error,
+    pairs_known,
+    share_of,
+    spill,
+    success,
+    success_without,
+)
 from stemrepro.measures.scores import Scores
 from tests.made_up import grid, write_scores
 
@@ -24,60 +33,25 @@ def write(
 
     Methods that begin with "longer" have cases of their own.
     """
-    facts = pd.DataFrame(
-        {
-            "fact": range(120),
-            "entity": NAMES * 10,
-            "relation": "capital",
-            "answer": "x",
-            "told": [True] * 100 + [False] * 20,
-            "ambiguous": False,
-            "rare": False,
-        }
-    )
+    facts = pd.DataFrame({"fact": range(120), "entity": NAMES * 10, "told": [True] * 100 + [False] * 20})
+    facts = facts.assign(relation="capital", answer="x", ambiguous=False, rare=False)
     answers = grid(seed=seeds, fact=range(120), prompt=range(10))
     fact = answers["fact"]
     answers = answers.assign(nats=1.0, first=(fact < 100 * told) | ((fact >= 100) & (fact < 100 + 20 * untold)))
     write_scores(folder, "facts", arm, len(seeds), {"facts": facts, "answers": answers})
 
-    cases = (
-        pd.DataFrame(
-            [
-                {
-                    "source": a,
-                    "target": b,
-                    "relation": r,
-                    "lengths": lengths,
-                    "source_tokens": 1,
-                    "target_tokens": 1,
-                    "ambiguous": a == "c0",
-                    "rare": b == "c1",
-                }
-                for lengths in ("equal", "longer")
-                for a, b in PAIRS
-                for r in RELATIONS
-            ]
-        )
-        .rename_axis("case")
-        .reset_index()
-    )
+    lines = [(*pair, relation, lengths) for lengths in ("equal", "longer") for pair in PAIRS for relation in RELATIONS]
+    cases = pd.DataFrame(lines, columns=["source", "target", "relation", "lengths"]).rename_axis("case").reset_index()
+    labels = {"ambiguous": cases["source"] == "c0", "rare": cases["target"] == "c1"}
+    cases = cases.assign(source_tokens=1, target_tokens=1, **labels)
     before = grid(seed=seeds, case=range(2 * COUNT))
     before = before.assign(known=before["case"] % COUNT < known * COUNT)
     edits = []
     for method, share in success.items():
         moved = np.tile(np.arange(COUNT) < share * COUNT if np.isscalar(share) else share, len(seeds))
-        trials = grid(seed=seeds, case=COUNT * method.startswith("longer") + np.arange(COUNT))
-        edits.append(
-            trials.assign(
-                method=method,
-                success=moved,
-                kept=~moved,
-                new=moved * 0.8,
-                old=~moved * 0.7,
-                to_target=np.where(moved, 0.5, 4.0),
-                to_source=np.where(moved, 3.0, 1.0),
-            )
-        )
+        trials = grid(seed=seeds, case=COUNT * method.startswith("longer") + np.arange(COUNT)).assign(method=method)
+        trials = trials.assign(success=moved, kept=~moved, new=moved * 0.8, old=~moved * 0.7)
+        edits.append(trials.assign(to_target=np.where(moved, 0.5, 4.0), to_source=np.where(moved, 3.0, 1.0)))
     tables = {"cases": cases, "known": before, "edits": pd.concat(edits)}
     write_scores(folder, "edits", arm, len(seeds), tables)
 
@@ -141,3 +115,36 @@ def test_too_little_known_is_not_testable(scores, catalog, tmp_path):
     assert pairs_known(poor, "rows") == "both prompts are answered right of 30 pairs; 50 are needed"
     write(tmp_path / "guess", "dense", {"rows": 0.5}, told=0.9, untold=0.8)
     assert "of the untold ones" in facts_learnt(Scores("knowledge_editing", catalog, "atlas", tmp_path / "guess"))
+
+
+def ordered_pairs(size):
+    first, second = np.meshgrid(np.arange(size), np.arange(size), indexing="ij")
+    kept = first != second
+    return first[kept].astype(str), second[kept].astype(str)
+
+
+def test_the_error_of_pairs_is_the_spread_over_draws_of_new_countries():
+    """Values are the sum of an effect of each country, so the mean is twice the effects' mean."""
+    first, second = ordered_pairs(30)
+    effects = np.random.default_rng(1).normal(size=30)
+    values = effects[first.astype(int)] + effects[second.astype(int)]
+    error = pair_error(values[None], np.ones((1, len(values)), bool), first, second)
+    assert error == pytest.approx(2 * effects.std(ddof=1) / np.sqrt(30), rel=0.05)
+    independent = values.std(ddof=1) / np.sqrt(len(values))
+    assert error > 3 * independent
+
+
+def test_in_the_error_seeds_are_averaged_and_unknown_pairs_left_out():
+    first, second = ordered_pairs(12)
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(3, len(first)))
+    kept = rng.random(values.shape) < 0.7
+    error = pair_error(values, kept, first, second)
+    assert error == pair_error(np.where(kept, values, 1e6), kept, first, second)
+    assert error < pair_error(values[:1], kept[:1], first, second)
+
+
+def test_of_too_few_countries_the_error_is_not_known():
+    one = np.array(["a", "a"]), np.array(["b", "c"])
+    assert np.isnan(pair_error(np.ones((1, 2)), np.ones((1, 2), bool), *one))
+    assert np.isnan(pair_error(np.ones((1, 2)), np.zeros((1, 2), bool), *one))

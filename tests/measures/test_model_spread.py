@@ -8,15 +8,11 @@ from scipy import stats
 from stemrepro.measures import model_capacity, model_spread
 from stemrepro.measures.scores import Scores
 from stemrepro.verdicts.effect import Unmeasured
+from tests.made_up import grid
 
 LAYERS, GROUPS = 4, 5
-P95 = {
-    ("dense", "up"): 0.5,
-    ("rows", "up"): 0.4,
-    ("random", "up"): 0.1,
-    ("dense", "gated"): 0.2,
-    ("rows", "gated"): 0.3,
-}
+P95 = {("dense", "up"): 0.5, ("rows", "up"): 0.4, ("random", "up"): 0.1}
+P95 |= {("dense", "gated"): 0.2, ("rows", "gated"): 0.3}
 
 
 def write(folder, name, rows):
@@ -27,13 +23,12 @@ def write(folder, name, rows):
 @pytest.fixture
 def spread(catalog, tmp_path):
     """A group adds 0.01, a layer multiplies, the first is far off, and centred vectors have half."""
-    rows = [
-        {"group": group, "layer": layer, "side": side, "what": what, "centred": centred, "width": 576,
-         "ffn_width": 1536,
-         "p95": (9 if layer == 0 else p95 * layer / 2 + 0.01 * group * (side == "dense")) * (0.5 if centred else 1)}
-        for (side, what), p95 in P95.items()
-        for group in range(GROUPS) for layer in range(LAYERS) for centred in (False, True)
-    ]  # fmt: skip
+    rows = []
+    for (side, what), p95 in P95.items():
+        part = grid(group=range(GROUPS), layer=range(LAYERS), centred=(False, True)).assign(side=side, what=what)
+        value = p95 * part["layer"] / 2 + 0.01 * part["group"] * (side == "dense")
+        rows.append(part.assign(p95=value.where(part["layer"] > 0, 9) * np.where(part["centred"], 0.5, 1)))
+    rows = pd.concat(rows).assign(width=576, ffn_width=1536)
     write(tmp_path / "spread", "cosines", rows)
     return Scores("model_spread", catalog, "smollm2", tmp_path)
 
@@ -53,19 +48,18 @@ def test_percentiles_are_compared_by_group_in_all_layers_but_the_first(spread):
 
 @pytest.fixture
 def capacity(catalog, tmp_path):
-    counts = [
-        {"document": k, "source": "plays", "length": length, "distinct": length // 4 + 10 * k,
-         "drawn": length // 2, "width": 100, "ffn_width": 300, "layers": 6, "vocab": 1000}
-        for k in range(4) for length in (128, 2048) if k < 3 or length == 128
-    ]  # fmt: skip
-    write(tmp_path / "capacity", "counts", counts)
-    losses = [
-        {"model": model, "document": k, "source": "plays", "context": context,
-         "nats": 4 - (gain + 0.01 * k * (model == "full")) * np.log2(context / 128)}
-        for model, gain in (("dense", 0.3), ("third", 0.2), ("full", 0.05)) for k in range(4)
-        for context in (128, 512, 2048)
-    ]  # fmt: skip
-    write(tmp_path / "capacity", "losses", losses)
+    counts = grid(document=range(4), length=(128, 2048))[:-1]  # the last document is short
+    counts = counts.assign(source="plays", width=100, ffn_width=300, layers=6, vocab=1000)
+    length = counts["length"]
+    write(
+        tmp_path / "capacity",
+        "counts",
+        counts.assign(distinct=length // 4 + 10 * counts["document"], drawn=length // 2),
+    )
+    losses = grid(model=("dense", "third", "full"), document=range(4), context=(128, 512, 2048)).assign(source="plays")
+    gain = losses["model"].map({"dense": 0.3, "third": 0.2, "full": 0.05})
+    gain += 0.01 * losses["document"] * (losses["model"] == "full")
+    write(tmp_path / "capacity", "losses", losses.assign(nats=4 - gain * np.log2(losses["context"] / 128)))
     return Scores("model_capacity", catalog, "smollm2", tmp_path)
 
 

@@ -1,12 +1,11 @@
 """Metrics of needles, on made-up counts."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from stemrepro.measures.needle import anew, chosen, dense_finds, generated, growth
 from stemrepro.measures.scores import Scores
-from tests.made_up import write_scores
+from tests.made_up import grid, write_scores
 
 LENGTHS, DEPTHS = (64, 128, 256, 512), (0, 0.25, 0.5, 0.75, 1)
 
@@ -16,22 +15,10 @@ def write(folder, address, points, seeds=(0, 1, 2)):
 
     It finds the seed's number more, and 4 more or fewer by depth.
     """
-    rows = [
-        {
-            "length": length,
-            "depth": depth,
-            "rows": 200,
-            "chosen": 2 * right + seed + way,
-            "generated": right,
-            "other": 3,
-            "nats": 1.0,
-            "seed": seed,
-        }
-        for seed in seeds
-        for length, right in zip(LENGTHS, points, strict=True)
-        for depth, way in zip(DEPTHS, (-8, -4, 0, 4, 8), strict=True)
-    ]
-    write_scores(folder, "haystack", address, len(seeds), {"haystack": pd.DataFrame(rows)})
+    rows = grid(seed=seeds, length=LENGTHS, depth=DEPTHS).assign(rows=200, other=3, nats=1.0)
+    right, way = rows["length"].map(dict(zip(LENGTHS, points, strict=True))), 16 * rows["depth"] - 8
+    rows = rows.assign(chosen=(2 * right + rows["seed"] + way).astype(int), generated=right)
+    write_scores(folder, "haystack", address, len(seeds), {"haystack": rows})
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Bytes and times of host tables against plain sums over layers."""
+"""Bytes and times of host tables against plain sums over layers, and over the parts of a training step."""
 
 from dataclasses import replace
 
@@ -7,23 +7,30 @@ import pandas as pd
 import pytest
 
 from stemrepro.config.scale import Shape
+from stemrepro.measures import offload
 from stemrepro.measures.costs import dense_and_stem
 from stemrepro.measures.offload import (
+    DEVICES,
     HOMES,
     PREFILL,
     PROMPT,
+    STEP,
     Home,
     Pass,
+    Rows,
     decoding,
     dense_seconds,
     device_bytes,
     fetched,
+    from_host,
     layer_seconds,
     model_seconds,
 )
-from stemrepro.measures.offload_rates import DEVICES
-from stemrepro.measures.text import TextCounts
+from stemrepro.measures.scores import Scores
+from stemrepro.measures.text import TextCounts, text_counts
 from stemrepro.model.cost import decode_bytes, flops_per_token, parameter_counts
+from stemrepro.verdicts.effect import Untested
+from tests.made_up import grid
 
 SHAPE = Shape(vocab=97, width=24, layers=6, heads=4, kv_heads=2, ffn_width=40, sequence=16)
 DEVICE = DEVICES["h100-pcie-5"]
@@ -36,16 +43,12 @@ def counts(tmp_path):
     """Two sources: all tokens distinct, and half of them from 64 on; caches that serve 20% and 60% of a chunk's."""
     text = tmp_path / "text"
     text.mkdir()
-    lengths = [64, 128, 256]
-    pd.DataFrame([
-        {"vocab": 500, "source": source, "window": window, "length": n, "distinct": share * n}
-        for source, share in (("all", 1), ("half", 0.5)) for window in (0, 1) for n in lengths
-    ]).to_csv(text / "distinct.csv", index=False)  # fmt: skip
-    pd.DataFrame([
-        {"vocab": 500, "source": source, "asked": "distinct in a chunk", "policy": "LFU", "rows": 1, "share": share,
-         "stretch": 0, "hit_rate": rate}
-        for source in ("all", "half") for share, rate in ((1 / 32, 0.2), (1 / 10, 0.6))
-    ]).to_csv(text / "cache.csv", index=False)  # fmt: skip
+    rows = grid(source=("all", "half"), window=(0, 1), length=(64, 128, 256)).assign(vocab=500)
+    rows["distinct"] = rows["length"] * rows["source"].map({"all": 1, "half": 0.5})
+    rows.to_csv(text / "distinct.csv", index=False)
+    rows = grid(source=("all", "half"), share=(1 / 32, 1 / 10)).assign(vocab=500, policy="LFU", rows=1, stretch=0)
+    rows = rows.assign(asked="distinct in a chunk", hit_rate=[0.2, 0.6] * 2)
+    rows.to_csv(text / "cache.csv", index=False)
     return TextCounts(text)
 
 
@@ -109,3 +112,47 @@ def test_memory_is_parameters_and_what_stands_for_tables():
     assert device_bytes(SHAPE, "third", HOMES["ahead"], 10) == 2 * counts["active"] + held
     cached = device_bytes(SHAPE, "third", HOMES["ahead, distinct, cache of 1/10"], 10)
     assert cached == pytest.approx(2 * counts["active"] + held + 0.1 * 2 * counts["tables"])
+
+
+SLOW = replace(DEVICES["h100-pcie-5"], flops=1e6, link=1e3, update=1e2, memory=1e4, latency=0.5, gather=5e2)
+ROWS = Rows(distinct=10.0, new=0.6)
+ASKED = ("llama-3.2-1b", "third", "h100-pcie-5")
+
+
+def compute():
+    _, stem = dense_and_stem(SHAPE, "third")
+    backbone = 28 * (2 * 97 * 24 + 6 * (2 * 24 * 24 + 2 * 24 * 12 + 2 * 24 * 40 + 2 * 24) + 4 * 24 * 40 + 24) / 1e4
+    return 3 * 64 * flops_per_token(stem, 8) / 1e6 + backbone
+
+
+def test_parts_of_a_step_with_two_tables():
+    step = from_host(SHAPE, "third", 64, SLOW, ROWS)
+    size = 2 * 10 * 40 * 4  # two tables, ten rows of forty float32 each
+    assert step.compute == pytest.approx(compute())
+    assert step.early == pytest.approx(0.6 * size * (1 / 1e3 + 1 / 5e2) + 0.5)
+    assert step.back == pytest.approx(size / 1e3 + 0.5)
+    assert step.update == pytest.approx(2 * 10 * 40 / 1e2)
+    assert step.late == pytest.approx(0.4 * size * (1 / 1e3 + 1 / 5e2) + 0.5)
+
+
+@pytest.fixture
+def scores(tmp_path, catalog):
+    """One source: 100 distinct tokens in a step, 150 in two."""
+    (tmp_path / "text").mkdir()
+    rows = grid(window=(0, 1), length=(STEP, 2 * STEP)).assign(vocab=500, source="one", distinct=[100, 150] * 2)
+    rows.to_csv(tmp_path / "text/distinct.csv", index=False)
+    return Scores("table_offload", catalog, "laptop", tmp_path)
+
+
+def test_a_text_that_is_not_counted_far_enough_tests_no_step(scores, tmp_path, catalog):
+    """Up to one step's tokens; the figure takes the longest that are counted with those after them."""
+    assert offload.steps(text_counts(scores)) == [STEP]
+    assert 0 < offload.training(scores, *ASKED) < offload.training_asked(scores, *ASKED)
+    path = tmp_path / "text/distinct.csv"
+    rows = pd.read_csv(path)
+    pd.concat([rows[rows.length == STEP], rows.assign(length=rows.length // 64)]).to_csv(path, index=False)
+    short = Scores("table_offload", catalog, "laptop", tmp_path)
+    assert offload.steps(text_counts(short)) == [STEP // 64]
+    assert offload.prefill_asked(short, *ASKED) > 0
+    with pytest.raises(Untested, match="isn't counted up to 32,768 tokens, two steps' of 16,384"):
+        offload.training(short, *ASKED)

@@ -10,6 +10,7 @@ from stemrepro.measures.model_edits import over_countries
 from stemrepro.measures.premise import WHAT
 from stemrepro.measures.scores import Scores
 from stemrepro.verdicts.effect import Unmeasured, jackknife
+from tests.made_up import grid
 
 LAYERS, SEQUENCES = 6, 5
 
@@ -22,17 +23,13 @@ def write(folder, **tables):
 
 def test_shares_are_means_over_layers(catalog, tmp_path):
     """Rows explain 90% less 10 points a layer of W_u x, and half of that of all else; of half the text nothing."""
-    shares = [
-        {"budget": budget, "layer": layer, "what": what, "address": "token", "sequence": sequence, "source": "plays",
-         "total": (total := 1.0 + sequence),
-         "left": total * (1 - (budget == 200) * (0.9 - 0.1 * layer) * (1 if what == "W_u x" else 0.5))}
-        for budget in (100, 200) for layer in range(LAYERS) for what in WHAT.values() for sequence in range(SEQUENCES)
-    ]  # fmt: skip
-    costs = [
-        {"layer": layer, "sequence": k, "source": "plays", "tokens": 10, "nats": 20 + k + layer, "dense": 20 + k,
-         "kl": 1}
-        for layer in range(LAYERS) for k in range(SEQUENCES)
-    ]  # fmt: skip
+    shares = grid(budget=(100, 200), layer=range(LAYERS), what=WHAT.values(), sequence=range(SEQUENCES))
+    told = (shares["budget"] == 200) * (0.9 - 0.1 * shares["layer"]) * np.where(shares["what"] == "W_u x", 1, 0.5)
+    shares = shares.assign(address="token", source="plays", total=1.0 + shares["sequence"])
+    shares["left"] = shares["total"] * (1 - told)
+    costs = grid(layer=range(LAYERS), sequence=range(SEQUENCES)).assign(source="plays", tokens=10, kl=1)
+    costs["dense"] = 20 + costs["sequence"]
+    costs["nats"] = costs["dense"] + costs["layer"]
     write(tmp_path / "premise", shares=shares, costs=costs)
     scores = Scores("premise", catalog, "smollm2", tmp_path)
     third = premise.explained(scores, "token", "half", "up", "third")  # layers 1 and 4
@@ -77,11 +74,9 @@ def test_edits_are_compared_pair_by_pair(catalog, tmp_path):
         ("patched", "full"): 6,
         ("input", "all"): 12,
     }
-    edits = [
-        {"relation": "capital", "model": "published", "method": method, "layers": layers, "source": a, "target": b,
-         "success": int(number < count), "kept": 0, "new": 0.0, "old": 0.0}
-        for (method, layers), count in rates.items() for number, (a, b) in enumerate(names)
-    ]  # fmt: skip
+    edits = [(*asked, *pair, int(k < count)) for asked, count in rates.items() for k, pair in enumerate(names)]
+    edits = pd.DataFrame(edits, columns=["method", "layers", "source", "target", "success"])
+    edits = edits.assign(relation="capital", model="published", kept=0, new=0.0, old=0.0)
     harm = [("all", 0, 10, 21, 20), ("all", 0, 10, 22, 20), ("all", 1, 20, 41, 40)]
     damage = pd.DataFrame(harm, columns=["layers", "sequence", "tokens", "nats", "dense"])
     write(tmp_path / "edits", edits=edits, damage=damage)
@@ -106,8 +101,8 @@ def test_a_conversion_is_what_it_costs_and_what_training_gives_back(catalog, tmp
             for place, value in nats.items()
         )
 
-    once = {("none", "dense"): [20, 60], ("third", "rows"): [30, 90], ("third", "one-row"): [60, 140],
-            ("early", "rows"): [50, 90], ("late", "rows"): [30, 70]}  # fmt: skip
+    once = {("none", "dense"): [20, 60], ("third", "rows"): [30, 90], ("third", "one-row"): [60, 140]}
+    once |= {("early", "rows"): [50, 90], ("late", "rows"): [30, 70]}
     priors = {("third", "linear", 2.0): [30, 90], ("third", "mean", 2.0): [32, 92]}
     after = {("dense", 0): [20, 60], ("third", 0): [30, 90], ("dense", 8): [18, 58], ("third", 8): [20, 66]}
     write(

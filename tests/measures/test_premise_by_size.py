@@ -13,6 +13,7 @@ from stemrepro.measures.premise import WHAT
 from stemrepro.measures.scores import Scores
 from stemrepro.verdicts.effect import Unmeasured
 from tests.conftest import ROOT
+from tests.made_up import grid
 
 LEVEL = {"main": 80, "quarter": 90, "double": 70, "double-quarter": 85, "fourfold": 60, "fourfold-quarter": 75}
 NOISE = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
@@ -23,13 +24,11 @@ def scores(catalog, tmp_path):
     """A token explains LEVEL% of W_u x in layer 1 and 2 points less in each further one, and half of that of W_g x."""
     folder = tmp_path / "sizes"
     (folder / "sizes").mkdir(parents=True)
-    rows = [
-        {"variant": variant, "seed": seed, "layer": layer, "what": what, "address": address, "total": 10.0,
-         "left": 10 * (1 - (level + noise - 2 * (layer - 1)) * (1 if what == "W_u x" else 0.5) / 100)}
-        for variant, level in LEVEL.items() for seed, noise in enumerate(NOISE) for layer in range(6)
-        for what in (WHAT["up"], WHAT["gate"]) for address in ("token", "limit")
-    ]  # fmt: skip
-    pd.DataFrame(rows).sample(frac=1, random_state=0).to_parquet(folder / "sizes/shares.parquet")
+    axes = {"variant": LEVEL, "seed": range(len(NOISE)), "layer": range(6), "what": (WHAT["up"], WHAT["gate"])}
+    rows = grid(**axes, address=("token", "limit"))
+    level = rows["variant"].map(LEVEL) + NOISE[rows["seed"]] - 2 * (rows["layer"] - 1)
+    rows = rows.assign(total=10.0, left=10 - level * np.where(rows["what"] == "W_u x", 0.1, 0.05))
+    rows.sample(frac=1, random_state=0).to_parquet(folder / "sizes/shares.parquet")
     return Scores("premise_by_size", catalog, "sizes", folder)
 
 

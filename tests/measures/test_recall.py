@@ -1,31 +1,19 @@
 """Metrics of recall, on made-up accuracies."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from stemrepro.measures.recall import dense_recalls, pairs_slope, recalled
 from stemrepro.measures.scores import Scores
-from tests.made_up import write_scores
+from tests.made_up import grid, write_scores
 
 
 def write(folder, arm, points, seeds=(0, 1, 2)):
     """An arm that says points[length][k] of 200 values right at the k-th number of pairs; half in first queries."""
-    rows = [
-        {
-            "pairs": pairs,
-            "length": length,
-            "queries": 200,
-            "right": 2 * right + seed,
-            "first_queries": 100,
-            "first_right": right // 2,
-            "seed": seed,
-        }
-        for seed in seeds
-        for length, of_length in points.items()
-        for pairs, right in zip((2, 4, 8, 16), of_length, strict=True)
-    ]
-    write_scores(folder, "recall", arm, len(seeds), {"recall": pd.DataFrame(rows)})
+    rows = grid(seed=seeds, length=points, pairs=(2, 4, 8, 16)).assign(queries=200, first_queries=100)
+    right = np.tile(np.ravel(list(points.values())), len(seeds))
+    rows = rows.assign(right=2 * right + rows["seed"], first_right=right // 2)
+    write_scores(folder, "recall", arm, len(seeds), {"recall": rows})
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pkgutil
 
-import pandas as pd
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -11,11 +11,10 @@ from stemrepro.measures.base import call
 from stemrepro.measures.scores import Scores
 from stemrepro.report.style import use_style
 from stemrepro.verdicts.effect import Unmeasured
+from tests.made_up import grid
 
-SECONDS = {
-    "dense": 10.0, "third": 9.5, "half": 9.2, "full": 8.5, "warm": 8.6, "warm-ahead": 8.7, "cold": 17.0,
-    "cold-ahead": 11.9, "hugging-face": 11.0, "product": 5.0, "bandwidth": 4.0,
-}  # fmt: skip
+SECONDS = {"dense": 10.0, "third": 9.5, "half": 9.2, "full": 8.5, "hugging-face": 11.0, "product": 5.0}
+SECONDS |= {"warm": 8.6, "warm-ahead": 8.7, "cold": 17.0, "cold-ahead": 11.9, "bandwidth": 4.0}
 BYTES = {"dense": 1000, "third": 940, "half": 900, "product": 450, "bandwidth": 500, "hugging-face": 0}
 ROUNDS = (1.0, 1.1, 1.3, 0.9)
 """How fast the machine is in each, which all arms share."""
@@ -23,17 +22,15 @@ ROUNDS = (1.0, 1.1, 1.3, 0.9)
 
 def write(folder, disk=300, full=SECONDS["full"]):
     """Write times; `full` are those of this arm in the third round, on a machine as fast as in the first."""
-    rows = [
-        {"round": number, "arm": arm, "seconds": (full if arm == "full" and number == 2 else seconds) * slow,
-         "disk": disk if "cold" in arm else 0, "bytes": (size := BYTES.get(arm, 800)), "rows": 290,
-         "counted": size + 3 * (arm == "half"), "phase": phase, "kind": kind, "batch": batch, "context": context,
-         "machine": "a processor [avx2]", "date": "2026-11-28T00:00:00Z", "threads": 2, "torch": "2"}
-        for phase in ("decode", "prefill") for kind in ("float32", "bfloat16")
-        for batch, context in ((1, 128), (16, 128), (1, 2048))
-        for number, slow in enumerate(ROUNDS) for arm, seconds in SECONDS.items()
-    ]  # fmt: skip
+    axes = {"phase": ("decode", "prefill"), "kind": ("float32", "bfloat16"), "batch": (1, 16), "context": (128, 2048)}
+    rows = grid(**axes, round=range(len(ROUNDS)), arm=SECONDS).assign(rows=290, threads=2, torch="2")
+    rows = rows.assign(machine="a processor [avx2]", date="2026-11-28T00:00:00Z")
+    arm, seconds, size = rows["arm"], rows["arm"].map(SECONDS), rows["arm"].map(BYTES).fillna(800)
+    seconds[(arm == "full") & (rows["round"] == 2)] = full
+    rows = rows.assign(seconds=seconds * np.take(ROUNDS, rows["round"]), disk=disk * arm.str.contains("cold"))
+    rows = rows.assign(bytes=size, counted=size + 3 * (arm == "half"))[(rows["batch"] == 1) | (rows["context"] == 128)]
     folder.mkdir(parents=True)
-    pd.DataFrame(rows).sample(frac=1, random_state=0).to_parquet(folder / "times.parquet")
+    rows.sample(frac=1, random_state=0).to_parquet(folder / "times.parquet")
     return folder.parent
 
 
@@ -45,20 +42,16 @@ def scores(catalog, tmp_path):
 @pytest.mark.parametrize(
     ("arms", "metric", "value"),
     [
-        (("third", "dense"), {"saves": "decode", "kind": "float32", "batch": 1, "context": 128}, 5),
-        (("full", "dense"), {"through": "float32", "batch": 1, "context": 128}, 100 * 0.15 / 0.2 - 50),
-        (("warm", "full"), {"slower": "decode", "kind": "float32", "batch": 1, "context": 128}, 100 * 0.1 / 8.5),
-        (("cold-ahead", "cold"), {"saves": "decode", "kind": "float32", "batch": 1, "context": 128}, 30),
-        (("dense", "hugging-face"), {"slower": "prefill", "kind": "bfloat16", "batch": 1, "context": 2048}, -100 / 11),
-        (
-            ("dense", "bandwidth"),
-            {"reaches": "float32", "batch": 1, "context": 128},
-            100 * (1000 / 10) / (500 / 4) - 90,
-        ),
+        (("third", "dense"), {"saves": "decode", "kind": "float32"}, 5),
+        (("full", "dense"), {"through": "float32"}, 100 * 0.15 / 0.2 - 50),
+        (("warm", "full"), {"slower": "decode", "kind": "float32"}, 100 * 0.1 / 8.5),
+        (("cold-ahead", "cold"), {"saves": "decode", "kind": "float32"}, 30),
+        (("dense", "hugging-face"), {"slower": "prefill", "kind": "bfloat16", "context": 2048}, -100 / 11),
+        (("dense", "bandwidth"), {"reaches": "float32"}, 100 * (1000 / 10) / (500 / 4) - 90),
     ],
 )
 def test_ratios_are_taken_within_a_round(scores, catalog, arms, metric, value):
-    effect = call(metric, catalog, scores.recipe).effect(scores, *arms)
+    effect = call({"batch": 1, "context": 128} | metric, catalog, scores.recipe).effect(scores, *arms)
     assert effect.differences == pytest.approx([value] * len(ROUNDS))
     assert effect.over == "rounds"
 

@@ -7,11 +7,16 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from stemrepro.convert.gguf import load_gguf
+from stemrepro.published.converted import Rows
 from stemrepro.published.models import Model
+from stemrepro.published.rows import means
 
 WIDTH, FFN, HEADS, KV, LAYERS = 32, 64, 4, 2, 3
 END, START = "<|endoftext|>", "<|im_start|>"
 MERGES = ["Ġ t", "h e", "Ġt he", "i s", "Ġ is", "1 2"]
+VOCAB = 264
+TEXT = np.array([[0, 5, 6, 5, 6, 7], [0, 5, 6, 9, 5, 6], [0, 5, 6, 6, 5, 6]], np.int32)
+"""What rows are means over."""
 
 
 def entries() -> list[str]:
@@ -52,17 +57,9 @@ def write(llama, path, kind=gguf.GGMLQuantizationType.F32, architecture="llama",
     writer.add_token_list(entries())
     writer.add_token_types([3, 3, *[1] * (len(entries()) - 2)])
     writer.add_token_merges(MERGES)
-    names = {
-        "self_attn.q_proj": "attn_q",
-        "self_attn.k_proj": "attn_k",
-        "self_attn.v_proj": "attn_v",
-        "self_attn.o_proj": "attn_output",
-        "mlp.gate_proj": "ffn_gate",
-        "mlp.up_proj": "ffn_up",
-        "mlp.down_proj": "ffn_down",
-        "input_layernorm": "attn_norm",
-        "post_attention_layernorm": "ffn_norm",
-    }
+    names = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.o_proj": "attn_output"}
+    names |= {f"self_attn.{part}_proj": f"attn_{part}" for part in "qkv"}
+    names |= {f"mlp.{part}_proj": f"ffn_{part}" for part in ("gate", "up", "down")}
     state = {name: value for name, value in llama.state_dict().items() if name != "lm_head.weight"}
     for name, value in state.items():
         if name.startswith("model.layers."):
@@ -84,3 +81,13 @@ def write(llama, path, kind=gguf.GGMLQuantizationType.F32, architecture="llama",
 @pytest.fixture(scope="session")
 def model(llama, tmp_path_factory):
     return Model(*load_gguf(write(llama, tmp_path_factory.mktemp("gguf") / "model.gguf")), "tiny")
+
+
+@pytest.fixture(scope="session")
+def averaged(model):
+    return means(model.decoder, TEXT, np.full_like(TEXT, -1), VOCAB)
+
+
+@pytest.fixture(scope="session")
+def rows(model, averaged):
+    return Rows(model, averaged)

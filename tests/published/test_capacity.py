@@ -8,18 +8,14 @@ import torch.nn.functional as F
 
 from stemrepro.common.errors import UserError
 from stemrepro.published import capacity
-from stemrepro.published.converted import Rows, convert
-from stemrepro.published.rows import means
-
-TEXT = np.array([[0, 5, 6, 5, 6, 7], [0, 5, 6, 9, 5, 6]], np.int32)
+from stemrepro.published.converted import convert
 
 
 @pytest.fixture
 def short(monkeypatch):
-    monkeypatch.setattr(capacity, "BEFORE", (2, 6))
-    monkeypatch.setattr(capacity, "TARGETS", 3)
-    monkeypatch.setattr(capacity, "LENGTHS", (2, 8, 12))
-    monkeypatch.setattr(capacity, "DOCUMENTS", {"plays": 2})
+    small = {"BEFORE": (2, 6), "TARGETS": 3, "LENGTHS": (2, 8, 12), "DOCUMENTS": {"plays": 2}}
+    for name, value in small.items():
+        monkeypatch.setattr(capacity, name, value)
 
 
 @pytest.fixture
@@ -69,8 +65,7 @@ def test_losses_are_of_the_same_targets_whatever_the_context(model, short, befor
     assert capacity.loss(model.decoder, start, tokens, before) == pytest.approx(np.mean(expected), abs=1e-5)
 
 
-def test_a_killed_study_resumes_and_its_models_are_converted(model, corpus, short, tmp_path, monkeypatch):
-    rows = Rows(model, means(model.decoder, TEXT, np.full_like(TEXT, -1), 264))
+def test_a_killed_study_resumes_and_its_models_are_converted(model, rows, corpus, short, tmp_path, monkeypatch):
     monkeypatch.setattr(capacity, "rows_of", lambda *_: rows)
     monkeypatch.setattr(capacity, "load", lambda _: model)
     (tmp_path / "losses.dense.parquet").write_bytes(b"kept")
@@ -80,11 +75,8 @@ def test_a_killed_study_resumes_and_its_models_are_converted(model, corpus, shor
     for placement, layers in (("third", (1,)), ("full", (1, 2))):
         table = pd.read_parquet(tmp_path / f"losses.{placement}.parquet")
         stem = convert(model, rows, layers)
-        nats = [
-            capacity.loss(stem, torch.tensor([0]), torch.from_numpy(tokens), before)
-            for tokens in texts.tokens
-            for before in (2, 6)
-        ]
+        read = [(stem, torch.tensor([0]), torch.from_numpy(tokens), n) for tokens in texts.tokens for n in (2, 6)]
+        nats = [capacity.loss(*one) for one in read]
         assert np.allclose(table.nats, nats, atol=0.01)  # tables in half precision
         assert table.context.tolist() == [2, 6, 2, 6]
     assert len(pd.read_parquet(tmp_path / "counts.parquet")) > 0

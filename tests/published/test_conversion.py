@@ -9,8 +9,8 @@ from stemrepro.measures.conversion import CHOSEN
 from stemrepro.published import conversion
 from stemrepro.published.conversion import ARMS, Study, at_once, chosen, kept_model, losses, train, trainable
 from stemrepro.published.converted import FEW, Rows, convert
+from stemrepro.published.models import LENGTH
 from stemrepro.published.rows import means
-from stemrepro.published.texts import LENGTH
 from stemrepro.report.analyse import module
 from tests.conftest import ROOT
 
@@ -68,9 +68,8 @@ def test_a_training_changes_the_parts_of_its_arm_alone(model, study, name):
     before = {key: value.clone() for key, value in model.decoder.state_dict().items()}
     decoder = trainable(model, study.rows, ARMS[name], study.tokens)
     start = {key: value.detach().clone() for key, value in decoder.named_parameters()}
-    done = []
     seen = pd.DataFrame({"source": "a", "tokens": list(study.text)})
-    train(decoder, study.text, RATES, lambda step: done.append((step, sum(losses(decoder, seen)))), 6, "")
+    done = [(step, sum(losses(decoder, seen))) for step in train(decoder, study.text, RATES, 6, "")]
     moved = {key for key, value in decoder.named_parameters() if not torch.equal(value, start[key])}
     layers = (1, 2) if ARMS[name].placement == "full" else (1,)
     assert moved == {f"blocks.{layer}.ffn.{part}.weight" for layer in layers for part in ARMS[name].parts}

@@ -1,20 +1,14 @@
 """Rows of every token, and the model that reads them, against a plain loop."""
 
 import numpy as np
-import pytest
 import torch
 import torch.nn.functional as F
 
 from stemrepro.published.converted import RIDGE, Rows, convert, rows_of
-from stemrepro.published.rows import ROWS, changed, constant, means
+from stemrepro.published.rows import ROWS, changed, constant
+from tests.published.conftest import TEXT, VOCAB
 
-TEXT = np.array([[0, 5, 6, 5, 6, 7], [0, 5, 6, 9, 5, 6], [0, 5, 6, 6, 5, 6]], np.int32)
-VOCAB, LAYER = 264, 1
-
-
-@pytest.fixture(scope="module")
-def averaged(model):
-    return means(model.decoder, TEXT, np.full_like(TEXT, -1), VOCAB)
+LAYER = 1
 
 
 def test_a_row_is_the_mean_drawn_to_its_prior(model, averaged):

@@ -9,12 +9,10 @@ import torch.nn.functional as F
 from stemrepro.common.errors import UserError
 from stemrepro.evaluation.prompts import ask
 from stemrepro.published import edits, premise
-from stemrepro.published.converted import Rows, convert
+from stemrepro.published.converted import convert
+from stemrepro.published.models import sequences
 from stemrepro.published.rows import added, known_pairs, means, paired
-from stemrepro.published.texts import sequences
-
-TEXT = np.array([[0, 5, 6, 5, 6, 7], [0, 5, 6, 9, 5, 6], [0, 5, 6, 6, 5, 6]], np.int32)
-VOCAB = 264
+from tests.published.conftest import TEXT, VOCAB
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +52,9 @@ def test_rows_are_means_by_token_and_by_pair_whatever_the_parts(model, read, tmp
     assert torch.allclose(rows.grand(rows.read), read[0].flatten(1, 2).mean(dim=1), atol=0.02)
 
 
-def test_shares_are_residuals_around_rows(model, read):
-    rows = means(model.decoder, TEXT, np.full_like(TEXT, -1), VOCAB)
+def test_shares_are_residuals_around_rows(model, averaged, read):
     text = pd.DataFrame({"source": ["a", "b", "c"], "tokens": list(TEXT)})
-    table = premise.shares(model, rows, text, 18, np.full_like(TEXT, -1))
+    table = premise.shares(model, averaged, text, 18, np.full_like(TEXT, -1))
     layer, sequence = 1, 2
     up = model.decoder.blocks[layer].ffn.up.weight.detach()
     y, total, left = read[0][layer] @ up.T, 0.0, 0.0
@@ -95,11 +92,10 @@ def test_one_layers_rows_cost_nothing_where_a_row_is_what_the_layer_reads(model)
     assert (premise.costs(model, other, pd.DataFrame({"source": ["a"], "tokens": list(text)})).kl > 1e-3).any()
 
 
-def test_what_is_patched_is_what_the_targets_prompt_has(model):
+def test_what_is_patched_is_what_the_targets_prompt_has(model, rows):
     """In the target's own prompt the patch changes nothing, in the source's it changes the name's place alone."""
     prompts = {name: ask(model.tokenizer, f"the {name} is", name, name) for name in ("a", "b")}
-    rows = means(model.decoder, TEXT, np.full_like(TEXT, -1), VOCAB)
-    trial = edits.Trial(model, Rows(model, rows), prompts, [("a", "b")], "one-to-one")
+    trial = edits.Trial(model, rows, prompts, [("a", "b")], "one-to-one")
     aims, ends = edits.prompts([prompts["b"]])
     aim = edits.following(model, aims, ends)
     patched = trial.patched(aims)
@@ -109,14 +105,13 @@ def test_what_is_patched_is_what_the_targets_prompt_has(model):
     assert torch.equal(added_[[k for k in range(len(added_)) if k != at]], torch.zeros(len(added_) - 1, 64))
 
 
-def test_each_part_of_a_study_has_all_pairs(model, monkeypatch):
+def test_each_part_of_a_study_has_all_pairs(model, rows, monkeypatch):
     names = {"a": "the", "b": "is", "c": "t", "ab": "x", "abc": "x"}
     monkeypatch.setattr(edits, "knows", lambda _, questions: set(questions))
     questions = {
         relation: {name: ask(model.tokenizer, f"{start} {name} is", name, answer) for name, answer in names.items()}
         for relation, start in (("capital", "the"), ("currency", "a"))
     }
-    rows = Rows(model, means(model.decoder, TEXT, np.full_like(TEXT, -1), VOCAB))
     study = edits.Study(model, rows, questions)
     done = pd.concat(part() for part in study.parts().values())
     count = done.groupby(["relation", "model", "method", "layers"]).size()
@@ -124,17 +119,16 @@ def test_each_part_of_a_study_has_all_pairs(model, monkeypatch):
     assert set(count["currency"]["published"]["rows"]) == {6}
     assert set(count["capital"]["published"]["shorter: subset"]) == {6}  # of two longer names
     unedited = done[(done.relation == "capital") & (done.model == "converted") & (done.method == "none")]
-    tokens, ends = edits.prompts([questions["capital"][name] for name in unedited[unedited.layers == "full"].source])
+    unedited = unedited[unedited.layers == "full"]
+    asked = [questions["capital"][name] for name in unedited.source]
+    tokens, ends = edits.prompts(asked)
     said = convert(model, rows, (1, 2))(tokens)[torch.arange(6), ends].softmax(dim=-1)
-    old = torch.tensor([questions["capital"][name].answer[0] for name in unedited[unedited.layers == "full"].source])
-    assert unedited[unedited.layers == "full"].old.tolist() == pytest.approx(
-        said[torch.arange(6), old].tolist(), rel=1e-4
-    )
+    old = said[torch.arange(6), torch.tensor([question.answer[0] for question in asked])]
+    assert unedited.old.tolist() == pytest.approx(old.tolist(), rel=1e-4)
 
 
-def test_damage_is_what_text_loses_from_the_name_on(model):
+def test_damage_is_what_text_loses_from_the_name_on(model, rows):
     """By hand, of one layer; the row of another token is read at the name's two places alone."""
-    rows = Rows(model, means(model.decoder, TEXT, np.full_like(TEXT, -1), VOCAB))
     text = pd.DataFrame({"source": "a", "tokens": [np.array([0, 7, 5, 6, 5, 9], np.int32), TEXT[0][:1].repeat(6)]})
     done = edits.damage(model, rows, [(5, 6)], text, {"one": (1,)})
     assert done[["sequence", "tokens"]].to_numpy().tolist() == [[0, 3]]  # the other sequence lacks the name
@@ -164,7 +158,7 @@ def test_rows_are_dealt_out_to_names_of_other_lengths(model):
 
 
 def test_sequences_begin_with_the_start_token_and_are_whole(model, tmp_path, monkeypatch):
-    monkeypatch.setattr("stemrepro.published.texts.LENGTH", 8)
+    monkeypatch.setattr("stemrepro.published.models.LENGTH", 8)
     texts = ["the is " * 20, "a", "b", "the " * 30]
     rows = [{"source": "plays", "id": str(k), "split": "train", "text": text} for k, text in enumerate(texts)]
     pd.DataFrame(rows).to_parquet(tmp_path / "corpus.parquet")

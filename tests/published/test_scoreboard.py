@@ -1,6 +1,8 @@
 """Benchmarks of a tiny model and of its conversion, against a plain loop; a killed study resumes."""
 
 import json
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -8,9 +10,7 @@ import pytest
 import torch
 
 from stemrepro.published import scoreboard
-from stemrepro.published.converted import Rows, convert
-from stemrepro.published.rows import means
-from tests.published.test_rows import TEXT, VOCAB
+from stemrepro.published.converted import convert
 
 ITEMS = {"piqa": 3, "mmlu_cloze": 2}
 QUESTIONS = [
@@ -24,30 +24,19 @@ MMLU = [
 ]
 
 
-class Archive:
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def read(self, name):
-        return "\n".join(map(json.dumps, MMLU)).encode()
-
-
 @pytest.fixture
-def home(model, tmp_path, monkeypatch):
+def home(model, rows, tmp_path, monkeypatch):
     """A text's folder with items, and the study's ways to its model, its rows and the archive."""
-    rows = Rows(model, means(model.decoder, TEXT, np.full_like(TEXT, -1), VOCAB))
     items = [one | {"id": f"piqa/{k}", "cluster": "", "evidence": ""} for k, one in enumerate(QUESTIONS)]
+    archive = SimpleNamespace(read=lambda _: "\n".join(map(json.dumps, MMLU)).encode())
     (tmp_path / "items").mkdir()
     (tmp_path / "out").mkdir()
     (tmp_path / "items/piqa.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in items))
-    monkeypatch.setattr(scoreboard, "opened", lambda *_: Archive())
+    monkeypatch.setattr(scoreboard, "opened", lambda *_: nullcontext(archive))
     monkeypatch.setattr(scoreboard, "load", lambda _: model)
     monkeypatch.setattr(scoreboard, "rows_of", lambda *_: rows)
     monkeypatch.setattr(scoreboard, "ITEMS", ITEMS)
-    monkeypatch.setitem(scoreboard.MODELS, "stem-third-trained", lambda model, *_: convert(model, rows, (2,)))
+    monkeypatch.setattr(scoreboard, "kept_model", lambda model, *_: convert(model, rows, (2,)))
     return tmp_path
 
 
@@ -56,15 +45,12 @@ def make(home):
     return {path.stem.removeprefix("choices."): pd.read_parquet(path) for path in (home / "out").iterdir()}
 
 
-def test_choices_are_those_of_a_plain_loop(model, home):
+def test_choices_are_those_of_a_plain_loop(model, rows, home):
     tables = make(home)
     assert set(tables) == {f"{kind}.{task}" for kind in scoreboard.MODELS for task in ITEMS}
-    decoders = {
-        "dense": model.decoder,
-        "stem-third": convert(model, scoreboard.rows_of(), (1,), torch.bfloat16),
-        "stem-full": convert(model, scoreboard.rows_of(), (1, 2), torch.bfloat16),
-        "stem-third-trained": convert(model, scoreboard.rows_of(), (2,)),
-    }
+    decoders = {"dense": model.decoder, "stem-third-trained": convert(model, rows, (2,))}
+    for name, layers in (("stem-third", (1,)), ("stem-full", (1, 2))):
+        decoders[name] = convert(model, rows, layers, torch.bfloat16)
     seen = set()
     for kind, decoder in decoders.items():
         for number, item in enumerate(QUESTIONS[: ITEMS["piqa"]]):

@@ -1,6 +1,5 @@
 """Shares of our own models against a plain loop, and their tables."""
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -28,10 +27,8 @@ def test_shares_are_those_of_a_plain_loop(run, tmp_path):
     hook = model.blocks[layer].ffn.up.register_forward_hook(lambda _, __, out: kept.append(out.detach().double()))
     documents = held.about["documents"]
     numbers, of = held.spread(2 * length)
-    asked = [
-        n for n, document in zip(numbers, of[:, 0], strict=True) if documents[document][1] in ("speeches", "bible")
-    ]
-    texts = [train_.batch(run.seed, 0, 8)[:, :-1], held.at(np.array(asked))[:, :-1]]
+    asked = numbers[[documents[document][1] in ("speeches", "bible") for document in of[:, 0]]]
+    texts = [train_.batch(run.seed, 0, 8)[:, :-1], held.at(asked)[:, :-1]]
     with torch.no_grad():
         for text in texts:
             model(text)

@@ -8,15 +8,7 @@ import torch.nn.functional as F
 
 from stemrepro.evaluation import geometry
 from stemrepro.published import spread
-from stemrepro.published.converted import Rows
-from stemrepro.published.rows import means
-
-TEXT = np.array([[0, 5, 6, 5, 6, 7], [0, 5, 6, 9, 5, 6], [0, 5, 6, 6, 5, 6]], np.int32)
-
-
-@pytest.fixture(scope="module")
-def rows(model):
-    return Rows(model, means(model.decoder, TEXT, np.full_like(TEXT, -1), 264))
+from tests.published.conftest import TEXT
 
 
 def test_cosines_and_their_statistics_are_those_of_the_packages_own_models():
@@ -61,13 +53,10 @@ def test_vectors_are_those_of_each_side_at_the_chosen_places(model, rows):
 
 
 def test_tables_are_means_over_groups_of_other_sequences(model, rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(spread, "GROUPS", 2)
-    monkeypatch.setattr(spread, "EACH", 1)
-    monkeypatch.setattr(spread, "SOURCES", ("bible", "plays"))
     text = pd.DataFrame({"source": ["bible"] * 2 + ["plays"] * 2, "tokens": [*TEXT, TEXT[0]]})
-    monkeypatch.setattr(spread, "sequences", lambda *_: text)
-    monkeypatch.setattr(spread, "rows_of", lambda *_: rows)
-    monkeypatch.setattr(spread, "load", lambda _: model)
+    given = {"load": lambda _: model, "rows_of": lambda *_: rows, "sequences": lambda *_: text}
+    for name, value in {"GROUPS": 2, "EACH": 1, "SOURCES": ("bible", "plays"), **given}.items():
+        monkeypatch.setattr(spread, name, value)
     spread.make("tiny", tmp_path, tmp_path, tmp_path)
     table, density = (pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("cosines", "density"))
     parts = [spread.spread(rows, TEXT[[group, 2 if group == 0 else 0]], group) for group in range(2)]
