@@ -1,16 +1,13 @@
 """`stemrepro cost`: the costs of a shape with and without STEM, as one table."""
 
 import math
-from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
-from stemrepro.common.errors import UserError, unknown
+from stemrepro.common.errors import UserError, checked
 from stemrepro.config.catalog import Catalog
 from stemrepro.measures.costs import dense_and_stem
 from stemrepro.model import cost
-from stemrepro.model.cost import cache_bytes, decode_bytes, flops_per_token, parameter_counts, row_bytes
 
 UNITS = ("", "k", "M", "G", "T", "P", "E", "Z")
 
@@ -40,28 +37,21 @@ def cost_table(
         shape: a name of recipes/shapes.yaml, or a scale, whose model is then taken.
         distinct: distinct tokens among batch x length; None for the estimate.
         tflops: TFLOP/s that the device sustains, for the break-even bandwidth.
-
-    Raises:
-        UserError: no such shape, or more distinct tokens than the batch or the vocabulary has.
     """
     shapes = {name: scale.model for name, scale in catalog.scales.items()} | catalog.shapes
-    if shape not in shapes:
-        raise unknown("shape", shape, shapes, "recipes/ (shapes.yaml, scales/)")
-    dense, stem = dense_and_stem(shapes[shape], placement)
-    length = length or shapes[shape].sequence
+    chosen = shapes[checked("shape", shape, shapes, "recipes/ (shapes.yaml, scales/)")]
+    dense, stem = dense_and_stem(chosen, placement)
+    length = length or chosen.sequence
     tokens = batch * length
     if min(length, batch, width) < 1 or not 0 < tflops < math.inf:
         raise UserError(f"length {length}, batch {batch}, bytes {width} and tflops {tflops:g} must be finite and > 0")
     if distinct is not None and not 1 <= distinct <= min(tokens, dense.vocab):
         raise UserError(f"{distinct} distinct tokens: the number must be 1 to {min(tokens, dense.vocab):,}")
     rows = distinct or cost.expected_distinct(tokens, dense.vocab)
-    counts = parameter_counts(dense), parameter_counts(stem)
-    forward = flops_per_token(dense, length), flops_per_token(stem, length)
-    reads = decode_bytes(dense, length, batch, width), decode_bytes(stem, length, batch, width)
-    caches = cache_bytes(dense, length, batch, width), cache_bytes(stem, length, batch, width)
-    prefill, training = (
-        cost.break_even_bandwidth(stem, length, rows, tokens, tflops * 1e12, mode, width) for mode in (False, True)
-    )
+    counts = [cost.parameter_counts(model) for model in (dense, stem)]
+    forward = [cost.flops_per_token(model, length) for model in (dense, stem)]
+    reads = [cost.decode_bytes(model, length, batch, width) for model in (dense, stem)]
+    caches = [cost.cache_bytes(model, length, batch, width) for model in (dense, stem)]
     layers = f"STEM in {len(stem.replaced_layers)} of {stem.layers} layers"
     title = f"{shape}, {layers}, {batch} x {length:,} tokens, {width} bytes per number"
     table = Table("", "dense", "STEM", "change", title=title)
@@ -78,25 +68,17 @@ def cost_table(
     line("parameters: the paper's total of 1B", counts[0]["paper_total"], counts[1]["paper_total"], "")
     line("bytes of all but tables", width * counts[0]["active"], width * counts[1]["active"], "B")
     line("bytes of tables", None, width * counts[1]["tables"], "B")
-    line("bytes of keys and values", *caches, "B")
+    line("bytes of keys and values", caches[0], caches[1], "B")
     table.add_section()
     for what, times in (("training step", 3 * tokens), ("prefill", tokens), ("decode step", batch)):
         line(what, times * forward[0], times * forward[1], "FLOP")
-    line("decode step: bytes read on the device", *reads, "B")
+    line("decode step: bytes read on the device", reads[0], reads[1], "B")
     table.add_section()
-    line("rows to the device, prefill", None, row_bytes(stem, tokens, width), "B")
-    line(f"  de-duplicated ({rows:,.0f} distinct)", None, row_bytes(stem, rows, width), "B")
-    line("rows and gradients, training step", None, 2 * row_bytes(stem, tokens, width), "B")
-    line(f"  de-duplicated ({rows:,.0f} distinct)", None, 2 * row_bytes(stem, rows, width), "B")
-    line("rows to the device, decode step", None, row_bytes(stem, batch, width), "B")
-    line(f"link to hide prefill's, {tflops:g} TFLOP/s", None, prefill, "B/s")
-    line(f"link to hide training's, {tflops:g} TFLOP/s", None, training, "B/s")
+    for what, times in (("rows to the device, prefill", 1), ("rows and gradients, training step", 2)):
+        line(what, None, times * cost.row_bytes(stem, tokens, width), "B")
+        line(f"  de-duplicated ({rows:,.0f} distinct)", None, times * cost.row_bytes(stem, rows, width), "B")
+    line("rows to the device, decode step", None, cost.row_bytes(stem, batch, width), "B")
+    for what, backward in (("prefill", False), ("training", True)):
+        speed = cost.break_even_bandwidth(stem, length, rows, tokens, tflops * 1e12, backward, width)
+        line(f"link to hide {what}'s, {tflops:g} TFLOP/s", None, speed, "B/s")
     return table
-
-
-def show(catalog: Catalog, console: Console, estimated: bool, **settings: Any) -> None:
-    """Print the table and what it assumes."""
-    console.print(cost_table(catalog, **settings))
-    console.print("A multiply-add is 2 FLOPs; attention counts every query against every key; embeddings are untied.")
-    if estimated:
-        console.print("Distinct tokens: estimated by a Zipf law of independent draws; text has fewer (--distinct).")

@@ -40,10 +40,8 @@ def show(result: EditResult, prompt: str, source: str, target: str, console: Con
         table.add_column(head, ratio=1, overflow="fold")
     width = BAR if len(sides) == 3 else BAR // 2
     table.add_row(*(_column(*side, width) for side in sides.values()))
-    console.print(
-        f'"[bold]{escape(prompt)}[/bold]"  tokens of the names: {result.lengths[0]} and {result.lengths[1]}; '
-        f"scheme: {result.scheme}"
-    )
+    lengths = f"tokens of the names: {result.lengths[0]} and {result.lengths[1]}"
+    console.print(f'"[bold]{escape(prompt)}[/bold]"  {lengths}; scheme: {result.scheme}')
     console.print(table)
     old, new = result.before.top[0][0].strip(), result.aim.top[0][0].strip()
     head = "layers with exchanged W_u x" if result.first else "tables with exchanged rows"
@@ -52,11 +50,8 @@ def show(result: EditResult, prompt: str, source: str, target: str, console: Con
     for count, (before, after) in enumerate(result.by_layer):
         if most > MOST and count & (count - 1) and count < most:
             continue  # of many layers the powers of two
-        layers.add_row(
-            "none" if not count else f"lowest {count}" if count > 1 else "lowest",
-            _bar(before, "blue"),
-            _bar(after, "red"),
-        )
+        which = "none" if not count else f"lowest {count}" if count > 1 else "lowest"
+        layers.add_row(which, _bar(before, "blue"), _bar(after, "red"))
     console.print(layers)
     console.print("The prompt, its input embeddings and all weights are as before.")
     console.print(DENSE if result.first else "Only the rows that tables give at the name's places are exchanged.")

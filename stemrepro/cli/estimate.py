@@ -47,13 +47,9 @@ def show_arms(catalog: Catalog, scale_name: str, names: list[str], console: Cons
         counts = parameter_counts(config)
         sizes = (counts[key] for key in ("total", "active", "tables"))
         flops = flops_per_token(config, scale.model.sequence)
-        table.add_row(
-            name,
-            ranges(config.replaced_layers or config.value_layers or config.memory_layers),
-            f"{config.ffn_width:,}",
-            str(config.experts or ""),
-            *(short(number).replace(" ", "") for number in (*sizes, flops, table_bytes_per_token(config, 4))),
-        )
+        layers = ranges(config.replaced_layers or config.value_layers or config.memory_layers)
+        numbers = (short(number).replace(" ", "") for number in (*sizes, flops, table_bytes_per_token(config, 4)))
+        table.add_row(name, layers, f"{config.ffn_width:,}", str(config.experts or ""), *numbers)
     console.print(table)
     console.print(
         "layers: those replaced, or with a memory; exp.: experts; total, active, tables: parameters, "

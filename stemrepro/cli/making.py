@@ -10,23 +10,24 @@ import typer
 
 from stemrepro.cli import names
 from stemrepro.cli.base import Addresses, Recipes, Scale, app
-from stemrepro.common.errors import UserError, unknown
+from stemrepro.common.errors import UserError, checked
 from stemrepro.common.paths import DATA, RESULTS, RUNS, SCORES
 from stemrepro.common.provenance import no_repository
 from stemrepro.common.stopping import leave_with_parent
+from stemrepro.config.address import Address
 from stemrepro.config.scores import SCORE_KINDS
 
+ScaleOption = partial(typer.Option, help="a file of recipes/scales/", autocompletion=names.scales)
+Untracked = Annotated[bool, typer.Option("--untracked", help="leave MLflow alone, which then needn't be installed")]
 OF_MIX = ("fetch", "corpus")
 STEPS = (*OF_MIX, "tokenizer", "blocks", "check")
 
 
 @app.command()
 def reproduce(
-    scale: Annotated[
-        str | None, typer.Option(help="a file of recipes/scales/", autocompletion=names.scales, show_default="laptop")
-    ] = None,
+    scale: Annotated[str | None, ScaleOption(show_default="laptop")] = None,
     recipe: Recipes = None,
-    untracked: Annotated[bool, typer.Option("--untracked", help="leave MLflow alone")] = False,
+    untracked: Untracked = False,
 ) -> None:
     """Do all steps of a scale or a recipe, from text to figures and verdicts, each as far as it isn't done."""
     from stemrepro.cli.estimate import line
@@ -38,7 +39,9 @@ def reproduce(
     at = scale or next((where for name in chosen for where in catalog.recipe(name).scales[:1]), "laptop")
     plan = make_plan(at, chosen, catalog)
     print(line(plan))
-    warn_of_links()
+    warn(no_repository())
+    for path in filter(Path.is_symlink, (DATA, RUNS, SCORES, RESULTS)):
+        warn(f"DVC refuses {path}/, which is a link; docs/howto.md says how another disk is used")
     anew = do_all(catalog, at, chosen, partial(print, flush=True), not untracked)
     if anew and plan.runs and not untracked:
         from stemrepro.cli.results import track  # MLflow: seconds, where nothing is new
@@ -46,7 +49,7 @@ def reproduce(
         try:
             track(scale=at)
         except Exception as error:  # whatever MLflow says: results are there
-            print(f"stemrepro: MLflow is not up to date: {error}", file=sys.stderr)
+            warn(f"MLflow is not up to date: {error}")
     if anew and plan.runs and catalog.scale(at).scoreboard == RESULTS.name:  # whose results are committed
         from rich.console import Console
 
@@ -56,20 +59,9 @@ def reproduce(
     print(f"figures and verdicts: {RESULTS / at}/")
 
 
-def warn_of_git() -> None:
-    """Say once, and not in each worker, where results will name no commit."""
-    if refusal := no_repository(of_dvc=False):
-        print(f"stemrepro: {refusal}", file=sys.stderr)
-
-
-def warn_of_links() -> None:
-    """Say what DVC would refuse."""
-    links = [
-        f"DVC refuses {path}/, which is a link; docs/howto.md says how another disk is used"
-        for path in (DATA, RUNS, SCORES, RESULTS)
-        if path.is_symlink()
-    ]
-    for sentence in filter(None, [no_repository(), *links]):
+def warn(sentence: str) -> None:
+    """Print a sentence on stderr; nothing of none."""
+    if sentence:
         print(f"stemrepro: {sentence}", file=sys.stderr)
 
 
@@ -91,10 +83,7 @@ def plan(scale: Scale = "laptop", recipe: Recipes = None) -> None:
 @app.command()
 def show(
     run: Annotated[str, typer.Argument(metavar="ARM[@VARIANT]", autocompletion=names.addresses)],
-    scale: Annotated[
-        str | None,
-        typer.Option(help="a file of recipes/scales/", autocompletion=names.scales, show_default="where a recipe asks"),
-    ] = None,
+    scale: Annotated[str | None, ScaleOption(show_default="where a recipe asks")] = None,
 ) -> None:
     """Print the settings of a run, and which file or rule each has come from."""
     from rich.console import Console
@@ -103,15 +92,14 @@ def show(
     from stemrepro.measures.catalog import load
 
     catalog = load()
-    address = names.known(catalog, run)
+    address = catalog.known(Address.parse(run))
     run_table.show(catalog, address, scale or run_table.home_scale(catalog, address), Console(highlight=False))
 
 
 @app.command()
 def data(
     step: Annotated[
-        str | None,
-        typer.Argument(help="all but check when left out", **names.one_of("step", STEPS, "stemrepro data")),
+        str | None, typer.Argument(help="all but check when left out", **names.one_of("step", STEPS, "stemrepro data"))
     ] = None,
     mix: Annotated[
         str | None,
@@ -135,10 +123,8 @@ def data(
             print(f"{blocks}: all files are those that were written ({verified_hash(blocks, True)})")
         return
     catalog = load()
-    if mix is not None and mix not in catalog.mixes:
-        raise unknown("mix", mix, catalog.mixes, "recipes/mixes.yaml")
-    if mix is not None and step in OF_MIX:
-        own = catalog.mixes[mix]
+    own = None if mix is None else catalog.mixes[checked("mix", mix, catalog.mixes, "recipes/mixes.yaml")]
+    if mix is not None and own is not None and step in OF_MIX:
         if isinstance(own, BlendMix):
             raise UserError(f"mix '{mix}' is a blend with a scale's own text; give that scale by --scale")
         steps = list(text.text_of_mix(mix, own)[: OF_MIX.index(step) + 1])
@@ -157,9 +143,7 @@ def data(
 def train(
     runs: Addresses = None,
     scale: Scale = "laptop",
-    untracked: Annotated[
-        bool, typer.Option("--untracked", help="leave MLflow alone, which then needn't be installed")
-    ] = False,
+    untracked: Untracked = False,
     replace: Annotated[bool, typer.Option("--replace", help="remove runs that were made with other settings")] = False,
     shard: Annotated[str, typer.Option(help="I/N: share I of N of the runs, in about equal FLOPs")] = "1/1",
 ) -> None:
@@ -173,23 +157,20 @@ def train(
 
     plan = make_plan(scale)
     chosen = of_plan.share_of(of_plan.asked_runs(plan, names.chosen(plan, runs or [])), shard)
-    warn_of_git()
+    warn(no_repository(of_dvc=False))  # once, and not in each worker
     (RUNS / scale).mkdir(parents=True, exist_ok=True)  # DVC needs it also where a scale has no runs
     if not of_plan.train(plan, chosen, replace, not untracked):
         return
     for run in chosen:
         if (step := run.diverged) is not None:
-            print(
-                f"{run} diverged: its loss is NaN or infinite from step {step} on; claims about it will say so",
-                file=sys.stderr,
-            )
+            said = f"{run} diverged: its loss is NaN or infinite from step {step} on; claims about it will say so"
+            print(said, file=sys.stderr)
     print(losses_of_runs(chosen, RUNS / scale))
 
 
 @app.command()
 def adopt(
-    archive: Annotated[Path, typer.Argument(help="a tar file of runs/SCALE and scores/SCALE")],
-    scale: Scale = "laptop",
+    archive: Annotated[Path, typer.Argument(help="a tar file of runs/SCALE and scores/SCALE")], scale: Scale = "laptop"
 ) -> None:
     """Take in runs and scores that another machine made of the same recipes, text and code."""
     from stemrepro.pipeline.adopt import adopt as take_in
@@ -239,9 +220,7 @@ def score(
 @app.command()
 def study(
     recipe: Annotated[str, typer.Argument(autocompletion=names.recipes)],
-    scale: Annotated[
-        str | None, typer.Option(help="a file of recipes/scales/", autocompletion=names.scales, show_default="its own")
-    ] = None,
+    scale: Annotated[str | None, ScaleOption(show_default="its own")] = None,
 ) -> None:
     """Make the tables that a recipe reads of a published model, or of trained runs; a killed command resumes."""
     from stemrepro.measures.catalog import load
@@ -267,7 +246,7 @@ def sweep(
     if worker:
         leave_with_parent()
     else:
-        warn_of_git()
+        warn(no_repository(of_dvc=False))
     names.check_sweep(file)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from rich.console import Console

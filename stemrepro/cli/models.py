@@ -11,12 +11,11 @@ from stemrepro.cli.base import app
 from stemrepro.common.errors import UserError
 from stemrepro.common.paths import DATA, RESULTS, SCORES
 
-RunFolder = Annotated[Path, typer.Option("--run", help="a run's folder, runs/SCALE/VARIANT/ARM/seedK")]
+OfRun = typer.Option("--run", help="a run's folder, runs/SCALE/VARIANT/ARM/seedK")
 Trust = Annotated[
     bool,
     typer.Option("--trust", help="execute the file of a network that recipes/arms.yaml doesn't name; read it before"),
 ]
-Prompt = Annotated[str, typer.Option(help="the text that the model continues")]
 
 
 @app.command()
@@ -29,10 +28,9 @@ def edit(
     ] = "auto",
     top: Annotated[int, typer.Option(min=1, help="next tokens to show")] = 4,
     tokens: Annotated[int, typer.Option(min=1, help="of each continuation")] = 12,
-    run: Annotated[Path | None, typer.Option("--run", help="a run's folder, runs/SCALE/VARIANT/ARM/seedK")] = None,
+    run: Annotated[Path | None, OfRun] = None,
     model: Annotated[
-        str | None,
-        typer.Option(help="a published model of recipes/models.yaml", autocompletion=names.keys("models")),
+        str | None, typer.Option(help="a published model of recipes/models.yaml", autocompletion=names.keys("models"))
     ] = None,
     trust: Trust = False,
 ) -> None:
@@ -63,8 +61,8 @@ def edit(
 
 @app.command()
 def generate(
-    run: RunFolder,
-    prompt: Prompt,
+    run: Annotated[Path, OfRun],
+    prompt: Annotated[str, typer.Option(help="the text that the model continues")],
     tokens: Annotated[int, typer.Option(min=1, help="at most so many")] = 40,
     temperature: Annotated[float, typer.Option(min=0, help="0 takes the most probable token")] = 0.0,
     top: Annotated[int, typer.Option(min=0, help="draw from so many tokens; 0: from all")] = 0,

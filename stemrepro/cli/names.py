@@ -9,18 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from stemrepro.common.errors import UserError, unknown
-from stemrepro.common.paths import RECIPES, RUNS, SCORES
+from stemrepro.common.errors import UserError, checked, unknown
+from stemrepro.common.paths import NO_RECIPES, RECIPES, RUNS, SCORES
 from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.address import MAIN, Address
 
 if TYPE_CHECKING:
-    from stemrepro.config.catalog import Catalog
     from stemrepro.pipeline.plan import Plan
 
 SWEEPS = RECIPES / "sweeps"
-OTHERS = ("models", "model_cards", "arms", "mixes", "paper", "questions", "shapes", "variants")
-"""Files of recipes/ that are no recipes."""
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -31,18 +28,14 @@ def _read(file: Path) -> dict[str, Any]:
         return {}
 
 
-def _stems(folder: Path) -> list[str]:
-    return sorted(path.stem for path in folder.glob("*.yaml"))
-
-
 def scales() -> list[str]:
     """Return the names of recipes/scales/."""
-    return _stems(RECIPES / "scales")
+    return sorted(path.stem for path in (RECIPES / "scales").glob("*.yaml"))
 
 
 def recipes() -> list[str]:
     """Return the recipes."""
-    return [name for name in _stems(RECIPES) if name not in OTHERS]
+    return sorted(path.stem for path in RECIPES.glob("*.yaml") if path.stem not in NO_RECIPES)
 
 
 def keys(file: str) -> Callable[[], list[str]]:
@@ -81,25 +74,13 @@ def one_of(what: str, choices: tuple[str, ...], where: str) -> dict[str, Any]:
     """Return the settings of a typer parameter, called `where`, that takes one of a few words."""
 
     def parse(value: str) -> str:
-        if value not in choices:
-            raise unknown(what, value, choices, where)
-        return value
+        return checked(what, value, choices, where)
 
     return {"parser": parse, "metavar": f"[{'|'.join(choices)}]", "autocompletion": lambda: list(choices)}
 
 
-def check_scale(name: str) -> None:
-    """Raise UserError where no scale has the name."""
-    if name not in scales():
-        raise unknown("scale", name, scales(), "recipes/scales/")
-
-
 def chosen(plan: "Plan", given: list[str]) -> list[Address]:
-    """Return addresses of a plan by their names, or all.
-
-    Raises:
-        UserError: a name isn't planned; the message says why, and what would be.
-    """
+    """Return addresses of a plan by their names, or all; UserError says why one isn't planned, and what would be."""
     by_name = {str(address): address for address in plan.runs}
     for name in given:
         if name not in by_name:
@@ -107,34 +88,20 @@ def chosen(plan: "Plan", given: list[str]) -> list[Address]:
     return [by_name[name] for name in given or by_name]
 
 
-def known(catalog: "Catalog", name: str) -> Address:
-    """Return the address of a name, "dense@half"; UserError for an unknown arm or variant."""
-    address = Address.parse(name)
-    if address.arm not in catalog.arms:
-        raise unknown("arm", address.arm, catalog.arms, "recipes/arms.yaml")
-    if address.variant not in (MAIN, *catalog.variants):
-        raise unknown("variant", address.variant, catalog.variants, "recipes/variants.yaml")
-    return address
-
-
 def _not_planned(scale: str, name: str, planned_names: list[str]) -> UserError:
     from stemrepro.measures.catalog import load
 
     catalog = load()
-    address = known(catalog, name)
-    naming = [recipe_name for recipe_name, recipe in catalog.recipes.items() if address.arm in recipe.arms]
+    address = catalog.known(Address.parse(name))
+    naming = [recipe for recipe, about in catalog.recipes.items() if address.arm in about.arms]
     if not naming:
-        return UserError(
-            f"no recipe names arm '{address.arm}'; name it under 'arms' in a file of recipes/, or write one "
-            f"('stemrepro new recipe NAME dense {address.arm}')"
-        )
+        remedy = f"or write one ('stemrepro new recipe NAME dense {address.arm}')"
+        return UserError(f"no recipe names arm '{address.arm}'; name it under 'arms' in a file of recipes/, {remedy}")
     others = [other for other in planned_names if Address.parse(other).arm == address.arm]
     planned_are = f"wanted of it: {', '.join(others)}" if others else f"{', '.join(naming)} has it at others"
     where = "at the scale itself" if address.variant == MAIN else f"at variant '{address.variant}'"
-    return UserError(
-        f"no recipe wants arm '{address.arm}' {where} at scale '{scale}' ({planned_are}); "
-        "name it in a recipe of that scale"
-    )
+    unwanted = f"no recipe wants arm '{address.arm}' {where} at scale '{scale}' ({planned_are})"
+    return UserError(f"{unwanted}; name it in a recipe of that scale")
 
 
 def check_tracked(scale: str, given: list[str]) -> None:
@@ -146,8 +113,7 @@ def check_tracked(scale: str, given: list[str]) -> None:
     if runs := runs.union(scored(SCORES / scale, "losses")):
         tracked = [str(address) for address in sorted(runs)]
         for name in given:
-            if name not in tracked:
-                raise unknown("run", name, tracked, f"{RUNS / scale}")
+            checked("run", name, tracked, f"{RUNS / scale}")
 
 
 def check_sweep(file: Path) -> None:

@@ -6,10 +6,9 @@ import typer
 
 from stemrepro.cli import names
 from stemrepro.cli.base import Addresses, Scale, app
-from stemrepro.common.errors import UserError, unknown
+from stemrepro.common.errors import UserError, checked
 from stemrepro.common.paths import RESULTS, RUNS, SCORES
 
-PORT = 5000
 FORMATS = ("pdf", "png")
 
 
@@ -29,8 +28,8 @@ def analyse(
     from stemrepro.pipeline.reproduce import analyse_all
 
     kinds = tuple(filter(None, formats.split(",")))
-    if wrong := [kind for kind in kinds if kind not in FORMATS]:
-        raise unknown("format", wrong[0], FORMATS, "--format")
+    for kind in kinds:
+        checked("format", kind, FORMATS, "--format")
     analyse_all(recipes or list(load().at(scale).recipes), scale, kinds)
     print(f"figures and verdicts: {RESULTS / scale}/<recipe>/")
     if not recipes:
@@ -70,7 +69,7 @@ def verify(scale: Scale = "laptop") -> None:
 
     from stemrepro.pipeline.verify import verify as compare
 
-    names.check_scale(scale)
+    checked("scale", scale, names.scales(), "recipes/scales/")
     raise typer.Exit(compare(scale, RESULTS, Console()))
 
 
@@ -83,8 +82,7 @@ def explain(
         ),
     ],
     scale: Annotated[
-        str | None,
-        typer.Option(help="a file of recipes/scales/ (default: the recipe's)", autocompletion=names.scales),
+        str | None, typer.Option(help="a file of recipes/scales/ (default: the recipe's)", autocompletion=names.scales)
     ] = None,
 ) -> None:
     """Explain a claim's verdict: differences by seed, the rule's steps, files, and the command that makes it anew."""
@@ -116,20 +114,21 @@ def cost(
     """Print parameters, FLOPs and bytes of a shape with and without STEM, in closed form."""
     from rich.console import Console
 
-    from stemrepro.cli.cost_table import show
+    from stemrepro.cli.cost_table import cost_table
     from stemrepro.measures.catalog import load
 
-    show(
-        load(), Console(), distinct is None,
-        shape=shape, placement=stem, length=length, batch=batch, width=width, distinct=distinct, tflops=tflops,
-    )  # fmt: skip
+    console = Console()
+    console.print(cost_table(load(), shape, stem, length, batch, width, distinct, tflops))
+    console.print("A multiply-add is 2 FLOPs; attention counts every query against every key; embeddings are untied.")
+    if distinct is None:
+        console.print("Distinct tokens: estimated by a Zipf law of independent draws; text has fewer (--distinct).")
 
 
 @app.command()
 def track(
     runs: Addresses = None,
     scale: Scale = "laptop",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="where 'make ui' is about to serve")] = PORT,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="where 'make ui' is about to serve")] = 5000,
 ) -> None:
     """Bring MLflow up to date with run folders and scores, and print the address that shows them."""
     from stemrepro.measures.catalog import load
@@ -143,10 +142,8 @@ def track(
     experiment, arms, count = bring_up_to_date(scale, catalog, runs or ())
     if not arms:
         named = f" of {', '.join(runs)}" if runs else ""
-        raise UserError(
-            f"{RUNS / scale} has no runs{named} to track, {SCORES / scale} no losses; train some first "
-            f"('make reproduce SCALE={scale}')"
-        )
+        remedy = f"train some first ('make reproduce SCALE={scale}')"
+        raise UserError(f"{RUNS / scale} has no runs{named} to track, {SCORES / scale} no losses; {remedy}")
     print(f"{arms} arms and {count} runs of scale '{scale}' are in {public(tracking_uri())}; 'make ui' shows them at")
     print(f"  {address(experiment, port)}")
 

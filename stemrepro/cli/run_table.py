@@ -65,11 +65,7 @@ def _words(value: object) -> str:
 
 
 def show(catalog: Catalog, address: Address, scale_name: str, console: Console, folder: Path = RECIPES) -> None:
-    """Print the settings of an address at a scale by where they come from, and its learning rates step by step.
-
-    Raises:
-        UserError: the scale is unknown, or the arm or the variant doesn't fit it.
-    """
+    """Print the settings of an address at a scale by where they come from, and its learning rates step by step."""
     scale, variant = catalog.scale(scale_name), catalog.variant(address.variant)
     try:
         settings = merged_settings(address, catalog.arms[address.arm], variant, scale)

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 import yaml
 
-from stemrepro.common.errors import UserError, unknown
+from stemrepro.common.errors import UserError, checked
 from stemrepro.common.files import atomic_write
 from stemrepro.common.paths import ANALYSES, RECIPES
 from stemrepro.common.yaml_records import Dumper, checked_name, parse, read_yaml
@@ -95,11 +95,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def new_arm(name: str, ffn: str, folder: Path = RECIPES) -> list[str]:
-    """Append an arm to arms.yaml; write the class of a user's network, unless its file exists. Return the files.
-
-    Raises:
-        UserError: the name is taken or invalid, or no network has that name.
-    """
+    """Append an arm to arms.yaml; write the class of a user's network, unless its file exists. Return the files."""
     file, catalog = folder / "arms.yaml", load(folder)
     if checked_name(name, file) in catalog.arms:
         raise UserError(f"{file} has an arm '{name}' already; choose another name")
@@ -147,9 +143,8 @@ def new_method(name: str, folder: Path = RECIPES) -> list[str]:
     file, study = folder / f"{name}.yaml", folder / "sweeps" / f"{name}.yaml"
     figure, common = ANALYSES / f"{name}.py", folder / "sweeps" / "leaderboard.yaml"
     _check_free(name, file, study, figure)
-    written = (
-        [] if name in load(folder).arms else new_arm(name, f"my/{name}.py:{name.title().replace('_', '')}", folder)
-    )
+    ffn = f"my/{name}.py:{name.title().replace('_', '')}"
+    written = [] if name in load(folder).arms else new_arm(name, ffn, folder)
     place = max(recipe.place for recipe in load(folder).recipes.values()) + 10
     space = read_yaml(common)["space"] | {"arm": [name]}
     settings = read_yaml(common) | {"title": f"Rate, table rate, decay and initialisation of {name}", "space": space}
@@ -160,11 +155,7 @@ def new_method(name: str, folder: Path = RECIPES) -> list[str]:
 
 
 def new_recipe(name: str, names: list[str], folder: Path = RECIPES) -> list[str]:
-    """Write <name>.yaml with one claim: the last arm ends below the first. Return the files.
-
-    Raises:
-        UserError: the name is taken or invalid, an arm doesn't exist, or fewer than two are named.
-    """
+    """Write <name>.yaml with one claim: the last arm ends below the first. Return the files."""
     file, catalog = folder / f"{name}.yaml", load(folder)
     _check_free(name, file)
     if len(names) < 2:
@@ -172,8 +163,7 @@ def new_recipe(name: str, names: list[str], folder: Path = RECIPES) -> list[str]
     if len(set(names)) < len(names):
         raise UserError(f"{', '.join(names)}: name each arm once")
     for arm in names:
-        if arm not in catalog.arms:
-            raise unknown("arm", arm, catalog.arms, "recipes/arms.yaml")
+        checked("arm", arm, catalog.arms, "recipes/arms.yaml")
     high, *_, low = names
     place = max(recipe.place for recipe in catalog.recipes.values()) + 10
     key = f"{low}-below-{high}"

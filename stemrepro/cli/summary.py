@@ -14,6 +14,7 @@ from stemrepro.training.run import Run
 
 WIDTH = 80
 MOST_LISTED = 12
+MEANING = "validation of prose in nats per token, mean +- deviation between seeds (seeds)"
 
 
 def _wrapped(text: str) -> str:
@@ -38,10 +39,10 @@ def by_arm(losses: dict[Address, list[float]]) -> str:
     scored = {address: values for address, values in losses.items() if values}
     main = {address: values for address, values in scored.items() if address.variant == MAIN}
     shown = scored if len(scored) <= MOST_LISTED or not main else main
-    parts = [
-        f"{address} {mean(values):.3f}{f' +- {stdev(values):.3f}' if len(values) > 1 else ''} ({len(values)})"
-        for address, values in shown.items()
-    ]
+    parts = []
+    for address, values in shown.items():
+        deviation = f" +- {stdev(values):.3f}" if len(values) > 1 else ""
+        parts.append(f"{address} {mean(values):.3f}{deviation} ({len(values)})")
     if others := len(scored) - len(shown):
         parts.append(f"and {others} more at variants")
     return ", ".join(parts) or "none"
@@ -53,10 +54,7 @@ def losses_of_runs(runs: Iterable[Run], folder: Path) -> str:
     for run in runs:
         loss = None if run.diverged is not None else loss_at_end(run)
         losses.setdefault(run.address, []).extend([] if loss is None else [loss])
-    return _wrapped(
-        f"trained, in {folder}/; last validation of prose in nats per token, mean +- deviation between seeds (seeds): "
-        f"{by_arm(losses)}"
-    )
+    return _wrapped(f"trained, in {folder}/; last {MEANING}: {by_arm(losses)}")
 
 
 def losses_of_scores(addresses: Iterable[Address], folder: Path) -> str:
@@ -66,14 +64,11 @@ def losses_of_scores(addresses: Iterable[Address], folder: Path) -> str:
 
     arms = {address: ArmLosses(folder, address) for address in addresses if address in store.scored(folder, "losses")}
     losses = {address: arm.loss("prose").tolist() for address, arm in arms.items() if arm.scored}
-    return _wrapped(
-        f"losses, in {folder}/; validation of prose in nats per token, mean +- deviation between seeds (seeds): "
-        f"{by_arm(losses)}"
-    )
+    return _wrapped(f"losses, in {folder}/; {MEANING}: {by_arm(losses)}")
 
 
 def verdicts(rows: list[dict[str, Any]], folders: list[Path]) -> str:
     """Return the number of claims by whose they are and by verdict, and the folders that have them."""
-    groups = [f"{TALLIED[origin]}: {counted(members)}" for origin, members in by_origin(rows).items() if members]
+    groups = [f"{TALLIED[origin]}: {counted(members)}; " for origin, members in by_origin(rows).items() if members]
     where = ", ".join(f"{folder}/" for folder in folders)
-    return _wrapped(f"{len(rows)} claims; {''.join(f'{group}; ' for group in groups)}in {where}")
+    return _wrapped(f"{len(rows)} claims; {''.join(groups)}in {where}")

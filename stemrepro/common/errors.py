@@ -1,7 +1,7 @@
 """The one exception that means "the input is wrong": the command line prints its sentence and exits with its code."""
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 MOST_LISTED, NEAREST = 20, 5
@@ -24,6 +24,13 @@ def unknown(what: str, name: str, choices: Iterable[str], where: str) -> UserErr
     if len(names) > MOST_LISTED:
         names, few = get_close_matches(name, names, n=NEAREST, cutoff=0), "among others "
     return UserError(f"{what} {name!r} is unknown{meant} ({where} has {few}{', '.join(names) or 'none'})")
+
+
+def checked(what: str, name: str, choices: Collection[str], where: str) -> str:
+    """Return a name that is among the choices; UserError, as `unknown` has it, for another."""
+    if name not in choices:
+        raise unknown(what, name, choices, where)
+    return name
 
 
 def of_system(error: OSError) -> str:

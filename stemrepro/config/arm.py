@@ -43,24 +43,18 @@ class Arm(Strict):
     label: str = Field("", exclude=True, description="in figures; its name when left out")
     hue: str = Field("grey", exclude=True, description="in figures, one a family of arms: a name of HUES")
     marker: str = Field("o", min_length=1, max_length=1, exclude=True, description="in figures, as matplotlib's")
-    source: str = Field(
-        "", exclude=True, description="publication that it follows as published, on the leaderboard; empty: nobody's"
-    )
+    source: str = Field("", exclude=True, description="publication that it follows as published; empty: nobody's")
     family: Name | Literal[""] = Field(
-        "", exclude=True, description="family whose tuned settings it has where the scale has none of its own"
+        "", exclude=True, description="whose tuned settings it takes for want of its own"
     )
     values: Placement = Field("none", description="layers whose attention adds a table row to its values")
-    pairs: bool = Field(
-        False, description="a hashed pair's row is added to the input embedding; its table is up to half of the model"
-    )
+    pairs: bool = Field(False, description="a hashed pair's row is added to the input; half of the model at most")
     memory: str = later("", description="a name of stemrepro/model/memory: a memory outside of the FFNs")
     memory_placement: Placement = later("none", description="layers in which the memory adds something")
     memory_rows: float = later(0.0, ge=0, description="rows of the memory's hashed tables / rows of the vocabulary")
     rank: float = Field(0.0, ge=0, description="width of a narrow table / width of the model")
     slots: int = Field(0, ge=0, description="rows per token in a table (stem-slots, joint-token-mixture, mome)")
-    ffn_factor: Factor = Field(
-        1.0, description="ffn_width / the shape's, in all layers; recipes/arms.yaml says where a number was measured"
-    )
+    ffn_factor: Factor = Field(1.0, description="ffn_width / the shape's, in all layers; see recipes/arms.yaml")
     experts: int = Field(0, ge=0, description="experts of a mixture; 0 with `match`: as many as match")
     top_k: Positive = Field(1, description="experts that a token uses, or rows of its `slots`")
     match: Literal["none", "total", "flops", "shape"] = Field(
@@ -97,9 +91,8 @@ class Arm(Strict):
         if self.match != "none" and self.ffn_factor != 1:
             raise ValueError(f"ffn_factor {self.ffn_factor:g} and match '{self.match}' both choose a size: drop one")
         if self.match in ("flops", "shape") and grows_by != "ffn_width":
-            raise ValueError(
-                f"match '{self.match}' works by ffn_width; '{self.ffn}' grows by {grows_by}, use match 'total'"
-            )
+            remedy = f"'{self.ffn}' grows by {grows_by}, use match 'total'"
+            raise ValueError(f"match '{self.match}' works by ffn_width; {remedy}")
         return self
 
     @property
@@ -142,11 +135,7 @@ def _parameters(config: ModelConfig) -> int:
 
 
 def _of_equal(shape: Shape, arm: Arm, size: Callable[[ModelConfig], int], target: ModelConfig) -> ModelConfig:
-    """Return the model of an arm whose size is nearest to the target's, by ffn_width in all layers.
-
-    Raises:
-        UserError: one channel is too many already.
-    """
+    """Return the model of an arm whose size is nearest to the target's, by ffn_width in all layers."""
     aim = size(target)
 
     def of(ffn_width: int) -> ModelConfig:
@@ -183,8 +172,9 @@ def _of_equal_size(shape: Shape, arm: Arm, other: Arm) -> ModelConfig:
 @cache
 def _shaped(shape: Shape, arm: Arm) -> ModelConfig:
     base = shape.model_dump(exclude={"sequence", "track"})
+    base["ffn_width"] = max(1, round(arm.ffn_factor * shape.ffn_width))
     config = ModelConfig(
-        **base | {"ffn_width": max(1, round(arm.ffn_factor * shape.ffn_width))},
+        **base,
         ffn=arm.ffn,
         replaced_layers=layers_of(arm.placement, shape.layers),
         value_layers=layers_of(arm.values, shape.layers),
@@ -250,19 +240,13 @@ def rates(
 
 @dataclass(frozen=True)
 class Settings:
-    """Model and training of a run, and what they were made of.
-
-    Attributes:
-        changed: the scale at the variant.
-        tuned: fields that the study of the arm's family has set.
-        rates: the learning rates, step by step.
-    """
+    """Model and training of a run, and what they were made of."""
 
     model: ModelConfig
     training: RunTraining
-    changed: Scale
-    tuned: dict[str, Any]
-    rates: dict[str, dict[str, float]]
+    changed: Scale  # at the variant
+    tuned: dict[str, Any]  # fields that the study of the arm's family has set
+    rates: dict[str, dict[str, float]]  # step by step
 
 
 def run_settings(address: Address, arm: Arm, variant: Variant, scale: Scale) -> tuple[ModelConfig, RunTraining]:

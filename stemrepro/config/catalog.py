@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from pydantic import ConfigDict, Field
 
-from stemrepro.common.errors import UserError, unknown
-from stemrepro.common.paths import RECIPES
+from stemrepro.common.errors import UserError, checked, unknown
+from stemrepro.common.paths import NO_RECIPES, RECIPES
 from stemrepro.common.yaml_records import Record, Strict, checked_name, parse, read_yaml
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import Arm, run_settings, shaped
@@ -22,7 +22,6 @@ from stemrepro.config.retrofit import KINDS, check
 from stemrepro.config.scale import NUMBERS, Scale, Shape, Variant, as_ratios, own_numbers
 from stemrepro.config.scores import SCORE_KINDS
 
-NO_RECIPES = ("models", "model_cards", "arms", "mixes", "paper", "questions", "variants", "shapes")
 STAGES = "check fetch corpus items tokenizer blocks vocabularies people mid counts train metrics report sweeps data"
 RESERVED = (*STAGES.split(), *SCORE_KINDS)
 """Names of the pipeline's stages and of folders of results; a recipe can't have them."""
@@ -48,9 +47,7 @@ class Catalog(Strict):
 
     def scale(self, name: str) -> Scale:
         """Return a scale by name; UserError names the choices."""
-        if name not in self.scales:
-            raise unknown("scale", name, self.scales, "recipes/scales/")
-        return self.scales[name]
+        return self.scales[checked("scale", name, self.scales, "recipes/scales/")]
 
     def text(self, scale: Scale) -> Mix:
         """Return the scale's own text."""
@@ -66,13 +63,18 @@ class Catalog(Strict):
 
     def recipe(self, name: str) -> Recipe:
         """Return a recipe by name; UserError names the choices."""
-        if name not in self.recipes:
-            raise unknown("recipe", name, self.recipes, "recipes/")
-        return self.recipes[name]
+        return self.recipes[checked("recipe", name, self.recipes, "recipes/")]
 
     def variant(self, name: str) -> Variant:
         """Return a variant by name; "main" is the scale itself."""
         return Variant() if name == MAIN else self.variants[name]
+
+    def known(self, address: Address) -> Address:
+        """Return an address whose arm and variant there are; UserError for another."""
+        checked("arm", address.arm, self.arms, "recipes/arms.yaml")
+        if address.variant != MAIN:
+            checked("variant", address.variant, self.variants, "recipes/variants.yaml")
+        return address
 
     def before(self, address: Address) -> Address | None:
         """Return the address whose finished runs the runs of another address resume from, or None.
@@ -83,24 +85,16 @@ class Catalog(Strict):
         extends = self.variant(address.variant).extends
         if extends is None:
             return None
-        place = Address(extends.after, extends.arm or address.arm)
-        if place.arm not in self.arms:
-            raise unknown("arm", place.arm, self.arms, "recipes/arms.yaml")
-        if place.variant not in {MAIN, *self.variants}:
-            raise unknown("variant", place.variant, self.variants, "recipes/variants.yaml")
+        place = self.known(Address(extends.after, extends.arm or address.arm))
         parent = self.variant(place.variant)
         if parent.changed:
-            raise UserError(
-                f"it resumes from '{place.variant}', which has '{min(parent.changed)}'; "
-                "tokens, learning rate and clip alone may differ there"
-            )
+            rule = "tokens, learning rate and clip alone may differ there"
+            raise UserError(f"it resumes from '{place.variant}', which has '{min(parent.changed)}'; {rule}")
         if stage := parent.extends:
             first = self.variants.get(stage.after)
             if extends.arm or stage.arm or (first and first.extends):
-                raise UserError(
-                    f"it resumes from '{place.variant}', which resumes from '{stage.after}'; "
-                    "two stages of the same arm may follow a run, and a retrofit stands alone"
-                )
+                rule = "two stages of the same arm may follow a run, and a retrofit stands alone"
+                raise UserError(f"it resumes from '{place.variant}', which resumes from '{stage.after}'; {rule}")
         return place
 
 
@@ -109,11 +103,7 @@ def _records(model: type[Record], file: Path) -> dict[str, Record]:
 
 
 def _variants(file: Path, scales: dict[str, Scale], mixes: dict[str, Mix | BlendMix]) -> dict[str, Variant]:
-    """Read the variants, whose numbers hold at the scale that each names under `at`.
-
-    Raises:
-        UserError: a name or a value that can't be, numbers without `at`, or a scale that is unknown.
-    """
+    """Read the variants, whose numbers hold at the scale that each names under `at`."""
     variants = {}
     for name, value in read_yaml(file).items():
         if checked_name(name, file) == MAIN:
@@ -131,34 +121,21 @@ def _variants(file: Path, scales: dict[str, Scale], mixes: dict[str, Mix | Blend
 
 
 def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Merge changes into a base as RFC 7396 does.
-
-    Mappings are merged key by key, null takes a key away, and any other value replaces the base's.
-    """
+    """Merge changes into a base as RFC 7396 does: mappings key by key; null takes a key away, all else replaces."""
     result = dict(base)
     for key, value in changes.items():
-        if value is None:
-            result.pop(key, None)
-        elif isinstance(value, dict):
-            below = base.get(key)
-            result[key] = merged(below if isinstance(below, dict) else {}, value)
-        else:
-            result[key] = value
-    return result
+        below = base.get(key)
+        result[key] = merged(below if isinstance(below, dict) else {}, value) if isinstance(value, dict) else value
+    return {key: value for key, value in result.items() if value is not None or key not in changes}
 
 
 def _scales(folder: Path) -> dict[str, Scale]:
-    """Read every scale, merged into the scale that its `inherits` names.
-
-    Raises:
-        UserError: a scale that is unknown or inherits itself, or values that make no scale.
-    """
+    """Read every scale, merged into the scale that its `inherits` names."""
     files = {checked_name(path.stem, path, KEY): path for path in sorted(folder.glob("*.yaml"))}
     values = {name: read_yaml(path) for name, path in files.items()}
     scales: dict[str, Scale] = {}
-    for name in sorted(
-        files, key=lambda name: "inherits" in values[name]
-    ):  # bases first: a mistake in one is its file's
+    # Bases first: a mistake in one is its file's.
+    for name in sorted(files, key=lambda name: "inherits" in values[name]):
         path, base = files[name], values[name].get("inherits")
         if base is None:
             scales[name] = parse(Scale, values[name], path)
@@ -174,49 +151,36 @@ def _scales(folder: Path) -> dict[str, Scale]:
     return {name: scales[name] for name in files}
 
 
-def _check_parent(recipe: Recipe, address: Address, place: Address) -> None:
-    """Raise UserError unless the recipe also asks for the runs that those of an address resume from."""
-    requests = recipe.wanted()
-    seeds = max(requests[address].values())
-    parent_seeds = max(requests.get(place, {"": 0}).values())
-    if parent_seeds < seeds:
-        raise UserError(
-            f"its {seeds} seeds resume from those of {place}, of which the recipe asks for {parent_seeds}; "
-            f"ask for as many there"
-        )
-
-
-def _check_recipe(name: str, recipe: Recipe, file: Path, catalog: Catalog) -> Recipe:
+def _check_recipe(recipe: Recipe, file: Path, catalog: Catalog) -> Recipe:
     """Return the recipe with the cells of claims and estimates as numbers; UserError for an unknown name in it."""
-    for what, names, there, where in (
+    for what, names, there, source in (
         ("arm", recipe.arms, catalog.arms, "recipes/arms.yaml"),
         ("variant", recipe.variants, catalog.variants, "recipes/variants.yaml"),
         ("scale", recipe.scales, catalog.scales, "recipes/scales/"),
     ):
         if strange := [name for name in names if name not in there]:
-            raise UserError(f"{file}: {unknown(what, strange[0], there, where)}")
+            raise UserError(f"{file}: {unknown(what, strange[0], there, source)}")
     scales = {name: scale for name, scale in catalog.scales.items() if recipe.runs_at(name, scale)}
-    for address, (where, scale) in itertools.product(recipe.wanted(), scales.items()):
+    seeds = {address: max(counts.values()) for address, counts in recipe.wanted().items()}
+    for address, (where, scale) in itertools.product(seeds, scales.items()):
         try:
             variant = catalog.variant(address.variant)
             model, _ = run_settings(address, catalog.arms[address.arm], variant, scale)
             place = catalog.before(address)
-            if place:
-                _check_parent(recipe, address, place)
+            if place and (asked := seeds.get(place, 0)) < seeds[address]:
+                lack = f"of which the recipe asks for {asked}; ask for as many there"
+                raise UserError(f"its {seeds[address]} seeds resume from those of {place}, {lack}")
             if place and variant.extends and variant.extends.arm:
                 dense, _ = run_settings(place, catalog.arms[place.arm], catalog.variant(place.variant), scale)
                 check(dense, model, "stem" if variant.extends.tables in KINDS else "stem-interpolated")
         except (UserError, ValueError) as error:
             raise UserError(f"{file}: {address} at scale '{where}': {error}") from error
-    claims = {key: _with_number(claim, f"{file}: claim '{key}'", catalog) for key, claim in recipe.claims.items()}
-    estimates = {
-        key: _with_number(estimate, f"{file}: estimate '{key}'", catalog) for key, estimate in recipe.estimates.items()
-    }
+    claims = {key: _with_number(one, f"{file}: claim '{key}'", catalog) for key, one in recipe.claims.items()}
+    estimates = {key: _with_number(one, f"{file}: estimate '{key}'", catalog) for key, one in recipe.estimates.items()}
     return recipe.model_copy(update={"claims": claims, "estimates": estimates})
 
 
 def _with_number(asked: Asked, where: str, catalog: Catalog) -> Asked:
-    """Return a claim or estimate with its cells turned into a number; UserError, after `where`, for a wrong cell."""
     if not isinstance(asked.paper, Cells):
         return asked
     try:
@@ -230,13 +194,10 @@ def read_recipes(folder: Path = RECIPES) -> Catalog:
     arms = _records(Arm, folder / "arms.yaml")
     for name, arm in arms.items():
         if arm.family and arm.family not in arms:
-            raise UserError(
-                f"{folder}/arms.yaml: {name}: {unknown('family', arm.family, arms, 'a family is an arm; it')}"
-            )
-    mixes = {
-        checked_name(name, folder / "mixes.yaml", KEY): parse_mix(value, folder / "mixes.yaml", name)
-        for name, value in read_yaml(folder / "mixes.yaml").items()
-    }
+            error = unknown("family", arm.family, arms, "a family is an arm; it")
+            raise UserError(f"{folder}/arms.yaml: {name}: {error}")
+    file = folder / "mixes.yaml"
+    mixes = {checked_name(name, file, KEY): parse_mix(value, file, name) for name, value in read_yaml(file).items()}
     scales = _scales(folder / "scales")
     variants = _variants(folder / "variants.yaml", scales, mixes)
     for name, scale in sorted(scales.items(), key=lambda item: item[1].inherits is not None):
@@ -244,19 +205,17 @@ def read_recipes(folder: Path = RECIPES) -> Catalog:
         if scale.data not in mixes:
             raise UserError(f"{file}: data: {unknown('mix', scale.data, mixes, 'recipes/mixes.yaml')}")
         if mixes[scale.data].kind == "blend":
-            raise UserError(
-                f"{file}: data: '{scale.data}' is a blend with a scale's own text; it goes under 'mid' only"
-            )
+            why = "is a blend with a scale's own text; it goes under 'mid' only"
+            raise UserError(f"{file}: data: '{scale.data}' {why}")
         if scale.mid is not None and (scale.mid not in mixes or mixes[scale.mid].kind != "blend"):
             blends = [key for key, mix in mixes.items() if mix.kind == "blend"]
             raise UserError(f"{file}: mid: {unknown('blend', scale.mid, blends, 'recipes/mixes.yaml')}")
         blend = mixes.get(scale.mid or "")
         parts = blend.parts.values() if isinstance(blend, BlendMix) else ()
         if not is_large(mixes[scale.data]) and any(is_large(part.mix) for part in parts):
-            raise UserError(
-                f"{file}: mid: '{scale.mid}' has parts with a `sample`, and '{scale.data}' has none; a blend is in "
-                "memory, or in shards, as a whole"
-            )
+            rule = "a blend is in memory, or in shards, as a whole"
+            lack = f"'{scale.mid}' has parts with a `sample`, and '{scale.data}' has none"
+            raise UserError(f"{file}: mid: {lack}; {rule}")
         for arm_name, arm in arms.items():
             try:
                 shaped(scale.model, arm)
@@ -266,17 +225,8 @@ def read_recipes(folder: Path = RECIPES) -> Catalog:
     if taken := [name for name in files if name in RESERVED]:
         raise UserError(f"{files[taken[0]]}: a stage of the pipeline is called '{taken[0]}'; rename the recipe")
     read = {name: parse(Recipe, read_yaml(path), path) for name, path in files.items()}
-    catalog = Catalog(
-        mixes=mixes,
-        arms=arms,
-        scales=scales,
-        variants=variants,
-        recipes={},
-        shapes=_records(Shape, folder / "shapes.yaml"),
-        paper=Paper(folder / "paper.yaml"),
-    )
-    recipes = {
-        name: _check_recipe(name, recipe, files[name], catalog)
-        for name, recipe in sorted(read.items(), key=lambda item: item[1].place)
-    }
+    shapes, paper = _records(Shape, folder / "shapes.yaml"), Paper(folder / "paper.yaml")
+    catalog = Catalog(mixes=mixes, arms=arms, scales=scales, variants=variants, recipes={}, shapes=shapes, paper=paper)
+    in_order = sorted(read.items(), key=lambda item: item[1].place)
+    recipes = {name: _check_recipe(recipe, files[name], catalog) for name, recipe in in_order}
     return catalog.model_copy(update={"recipes": recipes})

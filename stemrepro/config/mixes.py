@@ -27,15 +27,10 @@ Sources = Annotated[tuple[str, ...], AfterValidator(_in_archives)]
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveMix:
-    """Text of the pinned archives.
-
-    Attributes:
-        sources: names of stemrepro/config/sources.py, in reading order.
-        near_duplicates: what is compared: documents within a source, or passages across the whole mix.
-    """
+    """Text of the pinned archives. Near duplicates are documents within a source, or passages across the whole mix."""
 
     kind: Literal["archives"]
-    sources: Annotated[Sources, Field(min_length=1)]
+    sources: Annotated[Sources, Field(min_length=1)]  # names of stemrepro/config/sources.py, in reading order
     near_duplicates: Literal["documents", "passages"] = "documents"
 
 
@@ -51,25 +46,18 @@ class SampleMix:
 class HubMix:
     """A dataset of the Hugging Face hub, or a local folder that `datasets.load_dataset` reads.
 
-    Attributes:
-        dataset: owner/name, or a folder.
-        config: the dataset's configuration.
-        revision: branch, tag or commit; the commit read is recorded.
-        streaming: read only as much as is needed, without downloading the rest.
-        text: column that holds a document's text.
-        megabytes: text to take, in the dataset's order.
-        document: what a document is in .txt files; elsewhere a row is one.
-        sample: kilobytes of it in corpus.parquet; for a text that memory can't hold (stemrepro.data.large).
+    A document is a row, or what `document` says of .txt files. Of a text that memory can't hold (stemrepro.data.large),
+    `sample` kilobytes are in corpus.parquet.
     """
 
     kind: Literal["hub"]
-    dataset: Text
-    config: str | None = None
+    dataset: Text  # owner/name, or a folder
+    config: str | None = None  # the dataset's configuration
     split: str = "train"
-    revision: str = "main"
-    streaming: bool = True
-    text: str = "text"
-    megabytes: Positive
+    revision: str = "main"  # branch, tag or commit; the commit read is recorded
+    streaming: bool = True  # read only as much as is needed, without downloading the rest
+    text: str = "text"  # column that holds a document's text
+    megabytes: Positive  # text to take, in the dataset's order
     document: Annotated[Literal["file", "line"], added_later("file")] = "file"
     sample: Annotated[Positive | None, added_later(None)] = None
     licence: str
@@ -92,28 +80,17 @@ def _check_prose(vendored: bool, sources: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class FactsMix:
-    """Facts about countries in many wordings, mixed with prose (stemrepro.data.atlas).
+    """Facts about countries in many wordings, mixed with prose (stemrepro.data.atlas)."""
 
-    Attributes:
-        vendored: all of the vendored sample; no download.
-        sources: prose, by names of stemrepro/config/sources.py; none with `vendored`.
-        kilobytes: of prose, in an order that has nothing to do with content.
-        entities: countries.
-        always: countries that are among them in any case.
-        repeats: how often the training split states a fact.
-        untold: share of each relation's facts that it doesn't state.
-        whole: share of the one-word names that are one token; others are several.
-    """
-
-    vendored: bool = False
-    sources: Sources = ()
+    vendored: bool = False  # all of the vendored sample; no download
+    sources: Sources = ()  # prose, by names of stemrepro/config/sources.py; none with `vendored`
     kind: Literal["facts"]
-    kilobytes: Positive
-    entities: Positive
-    always: tuple[str, ...] = ()
-    repeats: Positive
-    untold: Fraction
-    whole: Fraction
+    kilobytes: Positive  # of prose, in an order that has nothing to do with content
+    entities: Positive  # countries
+    always: tuple[str, ...] = ()  # countries that are among them in any case
+    repeats: Positive  # how often the training split states a fact
+    untold: Fraction  # share of each relation's facts that it doesn't state
+    whole: Fraction  # share of the one-word names that are one token; others are several
 
     def __post_init__(self) -> None:
         _check_prose(self.vendored, self.sources)
@@ -127,21 +104,14 @@ MOST_WORDS = (14 * 5) ** 2
 
 @dataclass(frozen=True, kw_only=True)
 class RecallMix:
-    """Keys and values to be recalled in context (stemrepro.data.recall).
-
-    Attributes:
-        keys, values: numbers of words that are keys, and values.
-        pairs: numbers of pairs of a document, in turn.
-        length: tokens of a document with its end mark: the scale's sequence.
-        documents: of the training split.
-    """
+    """Keys and values to be recalled in context (stemrepro.data.recall)."""
 
     kind: Literal["recall"]
-    keys: Positive
-    values: Positive
-    pairs: Some
-    length: Positive
-    documents: Positive
+    keys: Positive  # words that are keys
+    values: Positive  # words that are values
+    pairs: Some  # numbers of pairs of a document, in turn
+    length: Positive  # tokens of a document with its end mark: the scale's sequence
+    documents: Positive  # of the training split
 
     def __post_init__(self) -> None:
         if self.keys + self.values > MOST_WORDS:
@@ -149,29 +119,20 @@ class RecallMix:
         if self.length % 2 == 0:
             raise ValueError(f"length {self.length}: pairs and an end mark are an odd number of tokens")
         if max(self.pairs) > min(self.keys, self.length // 4):
-            raise ValueError(
-                f"pairs {max(self.pairs)}: more than there are keys ({self.keys}) or a quarter of length {self.length}"
-            )
+            bound = f"more than there are keys ({self.keys}) or a quarter of length {self.length}"
+            raise ValueError(f"pairs {max(self.pairs)}: {bound}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class InventedMix:
-    """People who don't exist, and facts about each (stemrepro.data.invented).
-
-    Attributes:
-        names: number of first names, and of last names.
-        attributes: that every person has.
-        values: of an attribute.
-        people: that the scale's own text tells of; variants take other numbers.
-        exposures: how often each is told of.
-    """
+    """People who don't exist, and facts about each (stemrepro.data.invented)."""
 
     kind: Literal["invented"]
-    names: Positive
-    attributes: Positive
-    values: Positive
-    people: Positive
-    exposures: Positive
+    names: Positive  # number of first names, and of last names
+    attributes: Positive  # that every person has
+    values: Positive  # of an attribute
+    people: Positive  # that the scale's own text tells of; variants take other numbers
+    exposures: Positive  # how often each is told of
 
     def __post_init__(self) -> None:
         if (count := 2 * self.names + self.attributes * (1 + self.values)) > MOST_WORDS:
@@ -187,30 +148,19 @@ class InventedMix:
 
 @dataclass(frozen=True, kw_only=True)
 class NeedlesMix:
-    """Words with values between the clauses of prose (stemrepro.data.needles).
+    """Words with values between the clauses of prose (stemrepro.data.needles)."""
 
-    Attributes:
-        vendored, sources: as in FactsMix.
-        plain: kilobytes of prose without needles, from which the vocabulary is made.
-        kilobytes: of prose with needles between its clauses.
-        keys, values: numbers of words that are keys, and values.
-        of_document: keys of a document, one of these by chance.
-        clauses: of a document.
-        needles: after a clause, at most; one at least.
-        bare: share of the documents that are keys and values alone.
-    """
-
-    vendored: bool = False
+    vendored: bool = False  # as in FactsMix
     sources: Sources = ()
     kind: Literal["needles"]
-    plain: Positive
-    kilobytes: Positive
-    keys: Positive
-    values: Positive
-    of_document: Some
-    clauses: Positive
-    needles: Positive
-    bare: Fraction
+    plain: Positive  # kilobytes of prose without needles, from which the vocabulary is made
+    kilobytes: Positive  # of prose with needles between its clauses
+    keys: Positive  # words that are keys
+    values: Positive  # words that are values
+    of_document: Some  # keys of a document, one of these by chance
+    clauses: Positive  # of a document
+    needles: Positive  # after a clause, at most; one at least
+    bare: Fraction  # share of the documents that are keys and values alone
 
     def __post_init__(self) -> None:
         _check_prose(self.vendored, self.sources)
@@ -232,16 +182,11 @@ class BlendPart:
 
 @dataclass(frozen=True, kw_only=True)
 class BlendMix:
-    """A scale's own text with text of other kinds, for a later stage of training (stemrepro.data.blend).
-
-    Attributes:
-        own: share of the scale's own text, of the training tokens.
-        parts: the other texts; their names become their sources'.
-    """
+    """A scale's own text with text of other kinds, for a later stage of training (stemrepro.data.blend)."""
 
     kind: Literal["blend"]
-    own: Fraction
-    parts: Annotated[dict[Name, BlendPart], Field(min_length=1)]
+    own: Fraction  # share of the scale's own text, of the training tokens
+    parts: Annotated[dict[Name, BlendPart], Field(min_length=1)]  # the other texts; their names become their sources'
 
     def __post_init__(self) -> None:
         if taken := {"own", "prose", "all"} & self.parts.keys():

@@ -4,10 +4,9 @@ A cell is named block/row/column, "table-3-350m/dense/average". A cell without a
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.yaml_records import parse, read_yaml
@@ -30,21 +29,15 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """One table or figure of the paper.
+    """One table or figure of the paper."""
 
-    Attributes:
-        item: where the paper has it.
-        source: where it was read.
-        by_column: columns with a unit, source or confidence.
-    """
-
-    item: str
+    item: str  # where the paper has it
     title: str = ""
-    source: str
+    source: str  # where it was read
     confidence: Confidence = "read"
     unit: str
     columns: tuple[str, ...]
-    by_column: dict[str, Cell] = field(default_factory=dict)
+    by_column: dict[str, Cell] = field(default_factory=dict)  # columns with a unit, source or confidence
     rows: dict[str, tuple[float | Cell | None, ...]]
 
 
@@ -75,18 +68,13 @@ class Paper:
         for name, block in self.blocks.items():
             for row, cells in block.rows.items():
                 if len(cells) != len(block.columns):
-                    raise UserError(
-                        f"{file}: {name}.rows.{row} has {len(cells)} cells for {len(block.columns)} columns"
-                    )
+                    counts = f"{len(cells)} cells for {len(block.columns)} columns"
+                    raise UserError(f"{file}: {name}.rows.{row} has {counts}")
             if others := block.by_column.keys() - set(block.columns):
                 raise UserError(f"{file}: {name}.by_column names '{min(others)}', which is not among its columns")
 
     def cell(self, name: str) -> Cell:
-        """Return a cell with all its fields; `value` is None where the paper has none.
-
-        Raises:
-            UserError: there is no such cell.
-        """
+        """Return a cell with all its fields, `value` None where the paper has none; UserError: no such cell."""
         block_name, _, rest = name.partition("/")
         row, _, column = rest.partition("/")
         block = self.blocks.get(block_name)
@@ -113,11 +101,7 @@ class Paper:
         return {column: self.value(f"{name}/{column}") for column in self.blocks[name.split("/")[0]].columns}
 
     def number(self, request: Cells) -> PaperNumber:
-        """Return the number that follows from cells, with its source in words and the lowest confidence among them.
-
-        Raises:
-            UserError: no such cell, an empty one, or a number of cells that no difference can be formed from.
-        """
+        """Return the number that follows from cells, with its source in words and the lowest confidence among them."""
         names, cells = request.cells, [self.cell(name) for name in request.cells]
         if len(cells) not in (1, 2):
             raise UserError(f"{self.file}: {list(names)}: one or two cells make a number, not {len(cells)}")
@@ -136,15 +120,3 @@ class Paper:
             source=f"{where}{f': {words}' if len(cells) > 1 else ''}{f'; {request.note}' if request.note else ''}",
             confidence="inferred" if weakest == "read" and len(cells) > 1 else weakest,
         )
-
-    def listing(self) -> Iterator[dict[str, Any]]:
-        """Yield one record per cell: name, item, title, value, unit, confidence, source."""
-        for name, block in self.blocks.items():
-            for row in block.rows:
-                for column in block.columns:
-                    cell = self.cell(f"{name}/{row}/{column}")
-                    yield {
-                        "cell": f"{name}/{row}/{column}",
-                        "item": block.item,
-                        "title": block.title,
-                    } | asdict(cell)

@@ -16,9 +16,7 @@ class Parallel(Strict):
     torchrun or srun starts them. Runs of other strategies are equal to rounding, not to the bit.
     """
 
-    strategy: Literal["ddp", "fsdp"] = Field(
-        description="ddp: each device holds all; fsdp: weights, tables and optimiser are fully sharded (FSDP2)"
-    )
+    strategy: Literal["ddp", "fsdp"] = Field(description="ddp: each device holds all; fsdp: all is sharded (FSDP2)")
     devices: Positive = Field(description="processes of a machine, one a device; a run has one without the block")
     nodes: Positive = later(1, description="machines (docs/cluster.md)")
 

@@ -17,24 +17,15 @@ Panel = Annotated[str, StringConstraints(pattern=r"^[^/]+/[a-z]$")]
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A question, and the claims that answer it, each as recipe/claim.
-
-    Attributes:
-        supports: claims that say yes where they are supported.
-        opposes: claims that say no where they are supported.
-        also: claims that are shown and decide nothing.
-        number: the claim whose effect is shown; left out, printed numbers that come out are counted.
-        label: what that number is.
-        panel: picture: recipe/letter of the panel.
-    """
+    """A question, and the claims that answer it, each as recipe/claim."""
 
     asked: str
-    supports: tuple[str, ...] = ()
-    opposes: tuple[str, ...] = ()
-    also: tuple[str, ...] = ()
-    number: str | None = None
-    label: str
-    panel: Panel
+    supports: tuple[str, ...] = ()  # claims that say yes where they are supported
+    opposes: tuple[str, ...] = ()  # claims that say no where they are supported
+    also: tuple[str, ...] = ()  # claims that are shown and decide nothing
+    number: str | None = None  # the claim whose effect is shown; left out, printed numbers that come out are counted
+    label: str  # what that number is
+    panel: Panel  # picture: recipe/letter of the panel
 
     def __post_init__(self) -> None:
         if self.number is not None and self.number not in self.claims():
@@ -46,11 +37,7 @@ class Question:
 
 
 def read_questions(catalog: Catalog, folder: Path = RECIPES) -> dict[str, Question]:
-    """Read the questions.
-
-    Raises:
-        UserError: a claim or a recipe is unknown, a claim stands twice, none decides, or `number` is none of them.
-    """
+    """Read the questions; UserError: an unknown claim or recipe, a claim named twice, or none that decides."""
     file = folder / FILE
     questions = {checked_name(key, file): parse(Question, value, file, key) for key, value in read_yaml(file).items()}
     owner: dict[str, str] = {}

@@ -24,9 +24,8 @@ def metric_text(metric: Metric) -> str:
     """Return a metric as a recipe writes it, without brackets."""
     if isinstance(metric, str):
         return metric
-    return ", ".join(
-        f"{name}: {str(value).lower() if isinstance(value, bool) else value}" for name, value in metric.items()
-    )
+    settings = {name: str(value).lower() if isinstance(value, bool) else value for name, value in metric.items()}
+    return ", ".join(f"{name}: {value}" for name, value in settings.items())
 
 
 Origin = Literal["paper", "arithmetic", "control"]
@@ -56,14 +55,9 @@ class Claim(Strict):
     )
     paper: PaperNumber | Cells | None = Field(None, description="once loaded a number, never cells")
     expected: float | None = Field(None, description="what an exact control says, as the paper says nothing")
-    comparable: bool = Field(
-        False, description="whether metric, tokens per parameter and regime are the paper's, so that sizes compare"
-    )
+    comparable: bool = Field(False, description="whether metric, regime and tokens per parameter are the paper's")
     unit: str = "nats/token"
-    requires: tuple[Metric, ...] = Field(
-        (),
-        description="conditions of the measure, judged in this order; the first that fails gives the reason",
-    )
+    requires: tuple[Metric, ...] = Field((), description="conditions of the measure; the first to fail is the reason")
 
     @model_validator(mode="after")
     def _fits(self) -> "Claim":
@@ -90,9 +84,7 @@ class Estimate(Strict):
     paper: PaperNumber | Cells | None = Field(
         None, description="what the paper prints of a computed one; once loaded a number, never cells"
     )
-    tolerance: Factor | None = Field(
-        None, description="half the last printed digit, unless the recipe says why not; with `paper` alone"
-    )
+    tolerance: Factor | None = Field(None, description="half the last printed digit; with `paper` alone")
 
     @model_validator(mode="after")
     def _fits(self) -> "Estimate":
@@ -121,26 +113,18 @@ class Estimate(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A benchmark of a recipe.
-
-    Attributes:
-        score: lm-eval's metric that it is judged by; max_length: that which an item's field of this name names.
-    """
+    """A benchmark of a recipe."""
 
     label: str
+    # lm-eval's metric that it is judged by; max_length: that which an item's field of this name names.
     score: Literal["acc", "acc_norm", "exact_match", "score", "max_length"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class VariantRequest:
-    """What a recipe wants of a variant of recipes/variants.yaml.
+    """What a recipe wants of a variant of recipes/variants.yaml; steps are losses and norms of training by step."""
 
-    Attributes:
-        arms: trained there; all of the recipe's when left out.
-        scores: of these; steps: losses and gradient norms of training, step by step.
-    """
-
-    arms: tuple[Name, ...] = ()
+    arms: tuple[Name, ...] = ()  # trained there; all of the recipe's when left out
     seeds: Positive = 3
     scores: tuple[VariantScore, ...] = ("losses",)
 
@@ -152,26 +136,22 @@ class Recipe(Strict):
     paper_item: str
     place: int = Field(description="on the scoreboard, in the paper's order")
     measure: Key = Field(description="a file of stemrepro/measures, with the functions that metrics name")
-    front: bool = Field(
-        False, description="its analysis also draws front(data, measure), the one figure that answers its question"
-    )
+    front: bool = Field(False, description="its analysis draws front(data, scores) too: the figure that answers it")
     origin: Origin = Field(description="of the claims that say nothing else")
     arms: tuple[Name, ...] = Field(description="arms that are trained for it; none when it is about the paper alone")
     scales: tuple[Name, ...] = Field((), description="where it is run; at every scale when left out")
-    compare_at: Name = Field(
-        MAIN, description="the variant at which its arms are compared, in place of the scale itself"
-    )
+    compare_at: Name = Field(MAIN, description="the variant at which its arms are compared")
     seeds: Positive = Field(5, description="seeds of each arm at the scale, the first of the scale's")
-    more_seeds: dict[Name, Positive] = Field(default_factory=dict, description="arms with another number of seeds")
+    more_seeds: dict[Name, Positive] = Field({}, description="arms with another number of seeds")
     scores: tuple[RecipeScore, ...] = Field(
         ("losses",),
         description="what it reads of its arms at the scale; context: losses by position and context too; steps: each",
     )
-    variants: dict[Name, VariantRequest] = Field(default_factory=dict, description="where else it wants arms")
-    tasks: dict[Key, Task] = Field(default_factory=dict, description="benchmarks, by lm-eval's name")
-    groups: dict[Key, tuple[Key, ...]] = Field(default_factory=dict, description="tasks averaged with equal weight")
-    claims: dict[Key, Claim] = Field(default_factory=dict, description="what gets a verdict")
-    estimates: dict[Key, Estimate] = Field(default_factory=dict, description="all else that it measures")
+    variants: dict[Name, VariantRequest] = Field({}, description="where else it wants arms")
+    tasks: dict[Key, Task] = Field({}, description="benchmarks, by lm-eval's name")
+    groups: dict[Key, tuple[Key, ...]] = Field({}, description="tasks averaged with equal weight")
+    claims: dict[Key, Claim] = Field({}, description="what gets a verdict")
+    estimates: dict[Key, Estimate] = Field({}, description="all else that it measures")
 
     @model_validator(mode="before")
     @classmethod
@@ -185,21 +165,16 @@ class Recipe(Strict):
 
     @model_validator(mode="after")
     def _fits(self) -> "Recipe":
-        named = {
-            "more_seeds": self.more_seeds,
-            **{f"variants.{key}": request.arms for key, request in self.variants.items()},
-        }
         if len(set(self.arms)) < len(self.arms):
             raise ValueError(f"arms {list(self.arms)} names an arm twice")
-        for key, names in named.items():
+        at_variants = [(f"variants.{key}", request.arms) for key, request in self.variants.items()]
+        for key, names in (("more_seeds", self.more_seeds), *at_variants):
             if strange := [name for name in names if name not in self.arms]:
                 raise ValueError(f"{key} names '{strange[0]}', which is not among the recipe's arms")
-        if self.compare_at != MAIN and (
-            self.compare_at not in self.variants or set(self.arms) - set(self.arms_at(self.compare_at))
-        ):
-            raise ValueError(
-                f"compare_at '{self.compare_at}' is no variant at which all of the recipe's arms are trained"
-            )
+        compared = self.variants.get(self.compare_at)
+        if self.compare_at != MAIN and (compared is None or set(self.arms) - set(compared.arms or self.arms)):
+            why = "is no variant at which all of the recipe's arms are trained"
+            raise ValueError(f"compare_at '{self.compare_at}' {why}")
         of_tasks = [name for name, kind in SCORE_KINDS.items() if kind.tasks]
         if len(set(of_tasks) & set(self.scores)) != bool(self.tasks):
             choices = " or ".join(f"'{name}'" for name in of_tasks)
@@ -223,9 +198,8 @@ class Recipe(Strict):
                 raise ValueError(f"estimate '{key}' has the name of a claim")
             other = asked.setdefault((metric_text(one.metric), frozenset(one.arms)), key)
             if other != key:
-                raise ValueError(
-                    f"{kind} '{key}' asks what '{other}' asks: metric '{metric_text(one.metric)}' of the same arms"
-                )
+                same = f"metric '{metric_text(one.metric)}' of the same arms"
+                raise ValueError(f"{kind} '{key}' asks what '{other}' asks: {same}")
 
     def runs_at(self, name: str, scale: Scale) -> bool:
         """Tell whether the recipe is run at a scale of that name."""
@@ -247,22 +221,17 @@ class Recipe(Strict):
         return seeds if kind == "losses" else min(seeds, self.seeds)
 
     def scored(self) -> dict[Address, list[str]]:
-        """Return the kinds of scores that it reads of each address, as their folders are called."""
-        return {
-            address: list(dict.fromkeys("losses" if kind in LOSSES else kind for kind in kinds))
-            for address, kinds in self.wanted().items()
-        }
+        """Return the kinds of scores that it reads of each address."""
+        wanted = self.wanted().items()
+        return {at: list(dict.fromkeys("losses" if kind in LOSSES else kind for kind in kinds)) for at, kinds in wanted}
 
     def wanted(self) -> dict[Address, dict[str, int]]:
         """Return what the recipe reads: for each address the seeds of each kind of scores."""
         requests: dict[Address, dict[str, int]] = {}
-        if self.compare_at == MAIN:
-            for arm in self.arms:
-                requests[Address(MAIN, arm)] = {
-                    kind: self.seeds_of(arm, "losses" if kind in LOSSES else kind) for kind in self.scores
-                }
+        for arm in self.arms if self.compare_at == MAIN else ():
+            seeds = {kind: self.seeds_of(arm, "losses" if kind in LOSSES else kind) for kind in self.scores}
+            requests[Address(MAIN, arm)] = seeds
         for variant, request in self.variants.items():
-            requests |= {
-                Address(variant, arm): dict.fromkeys(request.scores, request.seeds) for arm in self.arms_at(variant)
-            }
+            for arm in self.arms_at(variant):
+                requests[Address(variant, arm)] = dict.fromkeys(request.scores, request.seeds)
         return requests

@@ -30,9 +30,7 @@ class Shape(Strict):
     rope_base: Factor = 10000.0
     norm_eps: Factor = 1e-5
     document_mask: bool = False
-    embedding_std: Factor | None = Field(
-        None, description="standard deviation of the input embeddings at initialisation; 1 / sqrt(width) when left out"
-    )
+    embedding_std: Factor | None = Field(None, description="of input embeddings at the start; else 1 / sqrt(width)")
     head_std: Factor | None = Field(None, description="the same of the output head; 1 / sqrt(width) when left out")
     track: Track | None = later(
         None,
@@ -43,17 +41,11 @@ class Shape(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Counting:
-    """What is counted in the text without any model: distinct tokens and hits of row caches.
+    """What is counted in the text without any model: distinct tokens and hits of row caches."""
 
-    Attributes:
-        vocab: a second vocabulary, nearer the paper's than the model's is.
-        length: tokens of the longest context.
-        cache_tokens: tokens per source that are streamed through the caches, at most.
-    """
-
-    vocab: Positive
-    length: Positive
-    cache_tokens: Positive
+    vocab: Positive  # a second vocabulary, nearer the paper's than the model's is
+    length: Positive  # tokens of the longest context
+    cache_tokens: Positive  # tokens per source that are streamed through the caches, at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +71,7 @@ class TunedSettings:
 class Scale(OfSomeScales):
     """How big: data, shape, budget, seeds."""
 
-    inherits: Name | None = Field(
-        None, description="a scale whose values stand where the file names none; null takes one away"
-    )
+    inherits: Name | None = Field(None, description="a scale whose values hold where the file has none")
     data: Name = Field(description="a mix of recipes/mixes.yaml")
     mid: Name | None = Field(None, description="a mix of kind 'blend', for variants that go on with it")
     scoreboard: str = Field(
@@ -93,9 +83,7 @@ class Scale(OfSomeScales):
     benchmarks: Benchmarks
     counting: Counting
     geometry: Geometry
-    published: Name | None = Field(
-        None, description="a model of recipes/models.yaml that is studied as it was published, in place of training"
-    )
+    published: Name | None = Field(None, description="a model of recipes/models.yaml, studied in place of training")
     named_only: bool = Field(False, description="only recipes that name the scale are run at it")
     workers: Positive = Field(description="runs at the same time, as far as there are cores for")
     parallel: Parallel | None = Field(None, description="several devices for each run, one run at a time")
@@ -105,12 +93,8 @@ class Scale(OfSomeScales):
         description="width that learning_rate is for: in a model twice as wide it is half as high, but for the input "
         "embeddings, whose rate stays; at every width the same when left out",
     )
-    tuned: dict[Name, TunedSettings] = Field(
-        default_factory=dict, description="winners of results/start/sweeps, by family of arms"
-    )
-    step_times: dict[Name, Factor] = Field(
-        default_factory=dict, description="time of a training step / dense's, by arm (benchmarks.engine)"
-    )
+    tuned: dict[Name, TunedSettings] = Field({}, description="winners of results/start/sweeps, by family of arms")
+    step_times: dict[Name, Factor] = Field({}, description="time of a step / dense's, by arm (benchmarks.engine)")
     seeds: Annotated[
         tuple[Annotated[int, Field(ge=0, lt=2**32)], ...],
         Field(min_length=1, description="a recipe takes the first so many"),
@@ -134,9 +118,8 @@ class Scale(OfSomeScales):
     def step_time(self, arm: str) -> float:
         """Return the time of a training step of an arm over dense's; UserError where the scale doesn't know it."""
         if arm not in self.step_times and arm != "dense":
-            raise UserError(
-                f"no step time of {arm} is known: measure it with benchmarks.engine, for the scale's step_times"
-            )
+            remedy = "measure it with benchmarks.engine, for the scale's step_times"
+            raise UserError(f"no step time of {arm} is known: {remedy}")
         return self.step_times.get(arm, 1.0)
 
 
@@ -145,25 +128,16 @@ class Extension:
     """A later stage of training that resumes from the finished run of the same arm and seed.
 
     It keeps the weights and the optimiser's state. It goes on with sequences of another length, with another text, or
-    with what follows in the same text.
-
-    Attributes:
-        after: the variant at which that run is; the scale itself when left out.
-        arm: the dense arm that tables are made of.
-        text: mid: the blend that the scale names under `mid`.
-        sequence: over the scale's tokens per sequence; a step has as many tokens as before.
-        rope: over the scale's base of the rotary angles.
-        document_mask: attention stays inside a document, whatever it does at the scale.
-        tables: anew: drawn and optimised from the start, as the official code does after init_ckpt_path; with `arm`
-            next to that arm's weights. The others: made of a dense arm's run (stemrepro/training/retrofit_rows.py).
+    with what follows in the same text. Tables are kept; or drawn and optimised anew, as the official code does after
+    init_ckpt_path, with `arm` next to its weights; or made of a dense arm's run (stemrepro.training.retrofit_rows).
     """
 
-    after: Name = MAIN
-    arm: Name | None = None
-    text: Literal["own", "mid"] = "own"
-    sequence: Factor = 1.0
-    rope: Factor = 1.0
-    document_mask: bool = False
+    after: Name = MAIN  # the variant at which that run is
+    arm: Name | None = None  # the dense arm that tables are made of
+    text: Literal["own", "mid"] = "own"  # mid: the blend that the scale names under `mid`
+    sequence: Factor = 1.0  # over the scale's tokens per sequence; a step has as many tokens as before
+    rope: Factor = 1.0  # over the scale's base of the rotary angles
+    document_mask: bool = False  # attention stays inside a document, whatever it does at the scale
     tables: Literal["kept", "anew", Kind] = "kept"
 
     def __post_init__(self) -> None:
@@ -172,10 +146,8 @@ class Extension:
         if self.arm is not None and self.tables == "kept":
             raise ValueError(f"arm '{self.arm}': a dense arm has no tables to keep; choose 'anew' or {KINDS}")
         if self.arm and (self.sequence != 1 or self.text != "own"):
-            raise ValueError(
-                "a retrofit goes on with the text that rows are made of, in sequences as long; "
-                "leave 'sequence' and 'text' out"
-            )
+            why = "a retrofit goes on with the text that rows are made of, in sequences as long"
+            raise ValueError(f"{why}; leave 'sequence' and 'text' out")
 
 
 NUMBERS = ("tokens", "vocab", "width", "heads", "learning_rate", "clip", "people", "sequence", "rope")
@@ -183,37 +155,21 @@ NUMBERS = ("tokens", "vocab", "width", "heads", "learning_rate", "clip", "people
 
 
 def own_numbers(scale: Scale, people: int | None) -> dict[str, float | None]:
-    """Return a scale's own values of NUMBERS.
-
-    Args:
-        people: of the scale's text, where it is about invented people.
-    """
-    model, training = scale.model, scale.training
-    values = (
-        training.tokens,
-        model.vocab,
-        model.width,
-        model.heads,
-        scale.learning_rate,
-        training.clip,
-        people,
-        model.sequence,
-        model.rope_base,
-    )
-    return dict(zip(NUMBERS, values, strict=True))
+    """Return a scale's own values of NUMBERS; `people` of its text, where it is about invented people."""
+    of_model = {key: getattr(scale.model, key) for key in ("vocab", "width", "heads", "sequence")}
+    of_training = {"tokens": scale.training.tokens, "clip": scale.training.clip, "learning_rate": scale.learning_rate}
+    return of_model | of_training | {"people": people, "rope": scale.model.rope_base}
 
 
 def as_ratios(value: dict[str, Any], own: dict[str, float | None]) -> dict[str, Any]:
     """Return a variant of recipes/variants.yaml with its numbers over those of the scale at which they hold."""
     ratios: dict[str, Any] = {}
     for key, number in value.items():
-        whole = own.get(key)
+        whole, ratios[key] = own.get(key), number  # `parse` refuses what can't be
         if key == "extends" and isinstance(number, dict):
             ratios[key] = as_ratios(number, own)
         elif whole and isinstance(number, int | float) and not isinstance(number, bool) and number > 0:
             ratios[key] = number / whole
-        else:
-            ratios[key] = number  # no such number; `parse` refuses what can't be
     return ratios
 
 
@@ -237,17 +193,10 @@ class Variant(Strict):
         "`learning_rate` is a factor of theirs",
     )
     people: Factor = Field(1.0, description="of a mix of invented people: another text, each person in it as often")
-    extends: Extension | None = Field(
-        None, description="resume from the finished run; `tokens` are then those of this stage"
-    )
+    extends: Extension | None = Field(None, description="resume from the finished run; `tokens` are of this stage")
     track: Track | None = later(None, description="of the shape; the scale's when left out")
-    equal_time: bool = later(
-        False, description="each arm takes as many steps as fit into the time of dense's, by the scale's step_times"
-    )
-    official_init: bool = Field(
-        False,
-        description="input embeddings and head initialised as in the official code, with the learning rate of the rest",
-    )
+    equal_time: bool = later(False, description="as many steps as fit into the time of dense's, by step_times")
+    official_init: bool = Field(False, description="embeddings and head begin and learn as in the official code")
 
     @property
     def changed(self) -> set[str]:
@@ -256,16 +205,12 @@ class Variant(Strict):
         return fields & self.model_fields_set
 
     @model_validator(mode="after")
-    def _same_model(self) -> "Variant":
-        changed = self.changed
-        if self.extends and changed:
+    def _fits(self) -> "Variant":
+        if self.extends and self.changed:
+            strange = min(self.changed)
             raise ValueError(
-                f"extends goes on with the scale's own model, text and optimiser; {min(changed)} can't stand with it"
+                f"extends goes on with the scale's own model, text and optimiser; {strange} can't stand with it"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _one_init(self) -> "Variant":
         if self.tuned and self.official_init:
             raise ValueError("tuned brings each family's own initialisation; official_init can't stand next to it")
         return self
@@ -285,44 +230,30 @@ class Variant(Strict):
         width, ffn_width, vocab = self.width * model.width, self.width * model.ffn_width, self.vocab * model.vocab
         heads = self.heads * model.heads
         if heads % 1 or width % (2 * heads) or ffn_width % 1:
-            raise ValueError(
-                f"width {width:g} with {heads:g} heads, ffn_width {ffn_width:g}: a head needs an even whole width"
-            )
+            sizes = f"width {width:g} with {heads:g} heads, ffn_width {ffn_width:g}"
+            raise ValueError(f"{sizes}: a head needs an even whole width")
         if vocab % 1:
             raise ValueError(f"vocab {vocab:g} is no whole number")
         step, longer = training.batch * model.sequence, self.extends or Extension()
         sequence, batch = longer.sequence * model.sequence, training.batch / longer.sequence
         if sequence % 1 or batch % 1 or batch < 1:
-            raise ValueError(
-                f"extends.sequence {longer.sequence:g}: {sequence:g} tokens per sequence, {batch:g} of them per step"
-            )
-        training = training.model_copy(
-            update={
-                "batch": int(batch),
-                "micro_batch": min(training.micro_batch, int(batch)),
-                "eval_batch": max(1, int(training.eval_batch / longer.sequence)),
-            }
-        )
-        return scale.model_copy(
-            update={
-                "model": model.model_copy(
-                    update={
-                        "width": int(width),
-                        "heads": int(heads),
-                        "ffn_width": int(ffn_width),
-                        "vocab": int(vocab),
-                        "sequence": int(sequence),
-                        "rope_base": longer.rope * model.rope_base,
-                        "document_mask": model.document_mask or longer.document_mask,
-                        "track": self.track or model.track,
-                    }
-                ),
-                "training": training.model_copy(
-                    update={
-                        "tokens": max(1, round(self.tokens * training.tokens / step)) * step,
-                        "clip": self.clip * training.clip,
-                        "evals": max(1, round(self.tokens * training.evals)),  # as many tokens apart as at the scale
-                    }
-                ),
-            }
-        )
+            sizes = f"{sequence:g} tokens per sequence, {batch:g} of them per step"
+            raise ValueError(f"extends.sequence {longer.sequence:g}: {sizes}")
+        shape: dict[str, Any] = {
+            "width": int(width),
+            "heads": int(heads),
+            "ffn_width": int(ffn_width),
+            "vocab": int(vocab),
+        }
+        shape |= {"sequence": int(sequence), "rope_base": longer.rope * model.rope_base}
+        shape |= {"document_mask": model.document_mask or longer.document_mask, "track": self.track or model.track}
+        budget = {
+            "batch": int(batch),
+            "micro_batch": min(training.micro_batch, int(batch)),
+            "eval_batch": max(1, int(training.eval_batch / longer.sequence)),
+            "tokens": max(1, round(self.tokens * training.tokens / step)) * step,
+            "evals": max(1, round(self.tokens * training.evals)),  # as many tokens apart as at the scale
+            "clip": self.clip * training.clip,
+        }
+        changed = {"model": model.model_copy(update=shape), "training": training.model_copy(update=budget)}
+        return scale.model_copy(update=changed)

@@ -68,9 +68,7 @@ class Recall(Strict):
     """How recall in context is tested; of scales whose text is a mix of keys and values."""
 
     pairs: tuple[Positive, ...] = Field(min_length=1, description="numbers of pairs")
-    lengths: tuple[Positive, ...] = Field(
-        min_length=1, description="tokens of a document; a quarter of them at most are given pairs"
-    )
+    lengths: tuple[Positive, ...] = Field(min_length=1, description="tokens of a document; at most a quarter are pairs")
     documents: Positive = Field(description="of each number and length")
     batch: Positive = Field(description="documents at once")
 
@@ -105,75 +103,55 @@ FILES = {
 
 @dataclass(frozen=True)
 class Column:
-    """What a column of a score table may hold; no column has gaps.
+    """What a column of a score table may hold; no column has gaps. `most` may be another column of the same row."""
 
-    Attributes:
-        kind: "text", "whole", "number" or "flag".
-        least: of numbers.
-        most: of numbers; or the column of the same row that bounds it, as right answers are at most all answers.
-        key: whether it is of those that name a row, so that no two rows of an arm agree in all of them.
-    """
-
-    kind: Literal["text", "whole", "number", "flag"]
-    least: float = -math.inf
+    kind: Literal["text", "whole", "number", "flag"]  # "text", "whole", "number" or "flag"
+    least: float = -math.inf  # of numbers
     most: float | str = math.inf
-    key: bool = False
+    key: bool = False  # whether it is of those that name a row, so that no two rows of an arm agree in all of them
 
 
 Table = dict[str, Column]
 """The columns of a table by name, in order, after `variant` and `arm`, which every table has."""
 NAMED, NUMBERED = Column("text", key=True), Column("whole", least=0, key=True)
-TEXT, FLAG, NUMBER, COUNT, POSITIVE = (
-    Column("text"),
-    Column("flag"),
-    Column("number"),
-    Column("whole", least=0),
-    Column("number", least=0),
-)
-SHARE, COSINE = Column("number", least=0, most=1), Column("number", least=-1, most=1)
-SEED = {"seed": NUMBERED}
+TEXT, FLAG, NUMBER = Column("text"), Column("flag"), Column("number")
+COUNT, POSITIVE = Column("whole", least=0), Column("number", least=0)
+SHARE, COSINE, PERCENT = Column("number", 0, 1), Column("number", -1, 1), Column("number", 0, 100)
+SHARE_KEY, FLAG_KEY = Column("number", 0, 1, key=True), Column("flag", key=True)
 
 
-def up_to(column: str, kind: Literal["whole", "number"] = "whole") -> Column:
-    """Return a count, or an amount, that another column bounds."""
-    return Column(kind, least=0, most=column)
+def by_seed(**columns: Column) -> Table:
+    """Return a table with a column `seed` before the others."""
+    return {"seed": NUMBERED, **columns}
+
+
+def up_to(column: str) -> Column:
+    """Return a count that another column bounds."""
+    return Column("whole", least=0, most=column)
 
 
 @dataclass(frozen=True)
 class ScoreKind:
-    """A kind of scores.
+    """A kind of scores; `more` gives further arguments, from the scale's settings, its mix and the planned runs."""
 
-    Attributes:
-        tables: files of scores/<scale>/ with its numbers, by name; a name belongs to one kind.
-        setting: field of a scale that says how it is made, the argument `asked`; a scale must have it.
-        mix: kind of the text that it needs.
-        files: arguments of FILES.
-        more: further arguments, from the scale's settings, its mix and the planned runs.
-        tasks: whether it is about the recipe's tasks.
-        at_variants: whether a recipe may want it at variants.
-    """
-
-    tables: dict[str, Table]
-    setting: str | None = None
-    mix: str | None = None
-    files: tuple[str, ...] = ()
+    tables: dict[str, Table]  # files of scores/<scale>/ with its numbers, by name; a name belongs to one kind
+    setting: str | None = None  # field of a scale that says how it is made, the argument `asked`; a scale must have it
+    mix: str | None = None  # kind of the text that it needs
+    files: tuple[str, ...] = ()  # arguments of FILES
     more: Callable[[Any, Any, Any], dict[str, object]] = lambda scale, mix, planned: {}
-    tasks: bool = False
-    at_variants: bool = False
+    tasks: bool = False  # whether it is about the recipe's tasks
+    at_variants: bool = False  # whether a recipe may want it at variants
 
 
 SCORE_KINDS = {
     "losses": ScoreKind(
         {
-            "losses": SEED
-            | {"by": NAMED, "source": NAMED, "bucket": NAMED, "tokens": COUNT, "nats": POSITIVE, "bytes": COUNT},
+            "losses": by_seed(by=NAMED, source=NAMED, bucket=NAMED, tokens=COUNT, nats=POSITIVE, bytes=COUNT),
             "documents": {"seeds": NUMBERED, "document": NUMBERED, "source": TEXT, "tokens": COUNT, "nats": POSITIVE},
-            "curve": SEED
-            | {"tokens": NUMBERED, "source": NAMED, "flops": POSITIVE, "train": POSITIVE, "nats": POSITIVE},
-            "context": SEED
-            | {"document": NUMBERED, "what": NAMED, "at": NUMBERED, "source": TEXT, "tokens": COUNT, "nats": POSITIVE},
-            "tokens": SEED | {"token": NUMBERED, "tokens": COUNT, "nats": POSITIVE, "seen": COUNT},
-            "steps": SEED | {"step": NUMBERED, "loss": POSITIVE, "norm": POSITIVE},
+            "curve": by_seed(tokens=NUMBERED, source=NAMED, flops=POSITIVE, train=POSITIVE, nats=POSITIVE),
+            "context": by_seed(document=NUMBERED, what=NAMED, at=NUMBERED, source=TEXT, tokens=COUNT, nats=POSITIVE),
+            "tokens": by_seed(token=NUMBERED, tokens=COUNT, nats=POSITIVE, seen=COUNT),
+            "steps": by_seed(step=NUMBERED, loss=POSITIVE, norm=POSITIVE),
         },
         "evaluation",
         at_variants=True,
@@ -181,8 +159,7 @@ SCORE_KINDS = {
     ),
     "benchmarks": ScoreKind(
         {
-            "benchmarks": SEED
-            | {"task": NAMED, "item": NUMBERED, "cluster": TEXT, "gold": COUNT}
+            "benchmarks": by_seed(task=NAMED, item=NUMBERED, cluster=TEXT, gold=COUNT)
             | dict.fromkeys(("acc", "acc_norm", "answer_acc", "answer_acc_norm"), FLAG)
             | {"margin": NUMBER, "seen": COUNT}
         },
@@ -192,12 +169,10 @@ SCORE_KINDS = {
     ),
     "geometry": ScoreKind(
         {
-            "cosines": SEED
-            | {"share": Column("number", 0, 1, key=True), "layer": NUMBERED, "what": NAMED, "bucket": NAMED}
-            | {"centred": Column("flag", key=True), "vectors": COUNT}
-            | {"p95": SHARE, "mean": COSINE, "mode": COSINE, "peak": POSITIVE},
+            "cosines": by_seed(share=SHARE_KEY, layer=NUMBERED, what=NAMED, bucket=NAMED, centred=FLAG_KEY)
+            | {"vectors": COUNT, "p95": SHARE, "mean": COSINE, "mode": COSINE, "peak": POSITIVE},
             "density": {"what": NAMED, "layer": NUMBERED, "bin": NUMBERED, "density": POSITIVE},
-            "spread": SEED | {"token": NUMBERED, "spread": SHARE},
+            "spread": by_seed(token=NUMBERED, spread=SHARE),
         },
         "geometry",
         more=lambda scale, mix, planned: {"tokens": scale.evaluation.tokens},
@@ -206,7 +181,7 @@ SCORE_KINDS = {
         {
             "facts": {"fact": NUMBERED, "entity": TEXT, "relation": TEXT, "answer": TEXT}
             | dict.fromkeys(("told", "ambiguous", "rare"), FLAG),
-            "answers": SEED | {"fact": NUMBERED, "prompt": NUMBERED, "nats": POSITIVE, "first": FLAG},
+            "answers": by_seed(fact=NUMBERED, prompt=NUMBERED, nats=POSITIVE, first=FLAG),
         },
         "knowledge",
         files=("facts", "tokenizer_file"),
@@ -215,9 +190,8 @@ SCORE_KINDS = {
         {
             "cases": {"case": NUMBERED, "source": TEXT, "target": TEXT, "relation": TEXT, "lengths": TEXT}
             | {"source_tokens": COUNT, "target_tokens": COUNT, "ambiguous": FLAG, "rare": FLAG},
-            "known": SEED | {"case": NUMBERED, "known": FLAG},
-            "edits": SEED
-            | {"method": NAMED, "case": NUMBERED, "success": FLAG, "kept": FLAG, "new": SHARE, "old": SHARE}
+            "known": by_seed(case=NUMBERED, known=FLAG),
+            "edits": by_seed(method=NAMED, case=NUMBERED, success=FLAG, kept=FLAG, new=SHARE, old=SHARE)
             | {"to_target": NUMBER, "to_source": NUMBER},
         },
         "knowledge",
@@ -225,8 +199,7 @@ SCORE_KINDS = {
     ),
     "recall": ScoreKind(
         {
-            "recall": SEED
-            | {"pairs": NUMBERED, "length": NUMBERED, "queries": COUNT, "right": up_to("queries")}
+            "recall": by_seed(pairs=NUMBERED, length=NUMBERED, queries=COUNT, right=up_to("queries"))
             | {"first_queries": COUNT, "first_right": up_to("first_queries")}
         },
         "recall",
@@ -236,14 +209,9 @@ SCORE_KINDS = {
     ),
     "capacity": ScoreKind(
         {
-            "capacity": SEED
-            | {
-                "people": COUNT,
-                "facts": COUNT,
-                "bits": POSITIVE,
-                "known": Column("number", most="bits"),
-                "first": SHARE,
-            }
+            "capacity": by_seed(
+                people=COUNT, facts=COUNT, bits=POSITIVE, known=Column("number", most="bits"), first=SHARE
+            )
         },
         None,
         "invented",
@@ -253,8 +221,7 @@ SCORE_KINDS = {
     ),
     "haystack": ScoreKind(
         {
-            "haystack": SEED
-            | {"length": NUMBERED, "depth": Column("number", 0, 1, key=True), "rows": COUNT}
+            "haystack": by_seed(length=NUMBERED, depth=SHARE_KEY, rows=COUNT)
             | dict.fromkeys(("chosen", "generated", "other"), up_to("rows"))
             | {"nats": POSITIVE}
         },
@@ -266,17 +233,15 @@ SCORE_KINDS = {
     ),
     "distance": ScoreKind(
         {
-            "distance": SEED
-            | {"by": NAMED, "document": NUMBERED, "at": NUMBERED, "source": TEXT, "tokens": COUNT, "nats": POSITIVE},
-            "words": SEED | {"token": NUMBERED, "at": NUMBERED, "tokens": COUNT, "nats": POSITIVE},
+            "distance": by_seed(by=NAMED, document=NUMBERED, at=NUMBERED, source=TEXT, tokens=COUNT, nats=POSITIVE),
+            "words": by_seed(token=NUMBERED, at=NUMBERED, tokens=COUNT, nats=POSITIVE),
         },
         "evaluation",
     ),
     "reasoning": ScoreKind(
         {
-            "reasoning": SEED
-            | {"task": NAMED, "item": NUMBERED, "cluster": TEXT, "value": Column("number", 0, 100)}
-            | {"length": COUNT, "floor": Column("number", 0, 100), "cut": FLAG}
+            "reasoning": by_seed(task=NAMED, item=NUMBERED, cluster=TEXT, value=PERCENT)
+            | {"length": COUNT, "floor": PERCENT, "cut": FLAG}
         },
         "reasoning",
         files=("tokenizer_file",),

@@ -22,10 +22,7 @@ class Training(Strict):
     tokens: Positive = Field(description="tokens that a run is trained on")
     batch: Positive = Field(description="sequences per optimiser step")
     micro_batch: Positive = Field(description="sequences at once; the rest is accumulated")
-    schedule: Literal["cosine", "wsd"] = Field(
-        "cosine",
-        description="wsd: warm-up, stable phase, decay (WSD); longer runs resume from shorter ones' stable phase",
-    )
+    schedule: Literal["cosine", "wsd"] = Field("cosine", description="wsd: warm-up, a phase that runs share, decay")
     warmup: Fraction | None = Field(None, description="share of the steps that warm up (cosine)")
     warmup_tokens: Positive | None = Field(None, description="tokens that warm up (wsd)")
     decay: Fraction = Field(0.2, description="share of the steps that decay (wsd)")
@@ -35,16 +32,11 @@ class Training(Strict):
     weight_decay: float = Field(ge=0)
     embedding_rate_factor: Factor = Field(1.0, description="learning rate of the input embeddings / backbone's")
     embedding_decay_factor: float = Field(1.0, ge=0, description="their weight decay / backbone's")
-    clip: Factor = Field(
-        description="norm limit; backbone and tables are clipped separately, as the official code does"
-    )
+    clip: Factor = Field(description="norm limit; of backbone and tables apart, as the official code does")
     precision: Literal["32-true", "bf16-mixed", "bf16-true", "16-mixed"]
     accelerator: Literal["cpu", "gpu"]
     threads: Positive = Field(description="threads per worker")
-    compile: bool = Field(
-        False,
-        description="torch.compile: faster, other roundings; where there is no compiler a run is eager and records it",
-    )
+    compile: bool = Field(False, description="torch.compile: faster, other roundings; eager without compiler")
     mkl_avx512: bool = later(
         False,
         description="MKL's AVX-512 kernels on processors of other makers than Intel too: faster, other roundings; "

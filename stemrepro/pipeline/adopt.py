@@ -68,9 +68,8 @@ def refusal(run: Run) -> str:
 
 def weights_stayed(run: Run) -> bool:
     """Tell whether a folder has a finished run but for its weights."""
-    return not run.weights.exists() and all(
-        (run.folder / name).exists() for name in ("weights.sha256", "metrics.jsonl")
-    )
+    needed = (run.folder / "weights.sha256", run.folder / "metrics.jsonl")
+    return not run.weights.exists() and all(map(Path.exists, needed))
 
 
 def move(source: Path, folder: Path) -> None:
@@ -90,31 +89,26 @@ def adopted_runs(plan: Plan, place: Path, data: Path, runs: Path) -> Iterator[tu
             continue
         with locked(run.folder, f"another process is training in {run.folder}; wait for it, or stop it"):
             reason = "" if run.ended else refusal(there)
-            if not reason and not run.ended and weights_stayed(there):
-                continue
-            if not reason and not run.ended and any(run.folder.iterdir()) and run.other_settings():
-                reason = f"{run.folder} holds something else; move it away"
             if not reason and not run.ended:
-                move(there.folder, run.folder)
+                if weights_stayed(there):
+                    continue
+                if any(run.folder.iterdir()) and run.other_settings():
+                    reason = f"{run.folder} holds something else; move it away"
+                else:
+                    move(there.folder, run.folder)
         yield str(run), reason
 
 
 def adopted_scores(plan: Plan, place: Path, data: Path, runs: Path, scores: Path) -> Iterator[tuple[str, str]]:
-    """Copy the scores of an unpacked archive that follow from the runs here; yield as above.
-
-    Raises:
-        UserError: tables there or here are damaged.
-    """
+    """Copy the scores of an unpacked archive that follow from the runs here; yield as above."""
     there, here = (root / plan.name for root in (place / "scores", scores))
     for kind in SCORE_KINDS:
         made = store.scored(there, kind)
         for address, arm in plan.runs.items():
             if not arm.seeds.get(kind) or address not in made:
                 continue
-            members = [
-                run if run.ended else _unpacked_run(run, place, runs)
-                for run in runs_of(plan, [address], kind, data, runs)
-            ]
+            planned = runs_of(plan, [address], kind, data, runs)
+            members = [run if run.ended else _unpacked_run(run, place, runs) for run in planned]
             if any(refusal(run) for run in members):
                 yield f"{kind} of {address}", "its runs are neither here nor in the archive"
                 continue
@@ -125,9 +119,8 @@ def adopted_scores(plan: Plan, place: Path, data: Path, runs: Path, scores: Path
             with locked(here):
                 if store.key_of(here, kind, address) != key:
                     about = store.about(there, kind, address)
-                    tables = {
-                        name: store.lines(there, kind, address, name) for name, count in about["lines"].items() if count
-                    }
+                    filled = [name for name, count in about["lines"].items() if count]
+                    tables = {name: store.lines(there, kind, address, name) for name in filled}
                     store.write(here, kind, address, key, about, tables)
                     write_origin(members, place, here)
             yield f"{kind} of {address}", ""
@@ -162,15 +155,11 @@ def adopt(
     weights too. No file of it is executed. UserError: see `unpacked`; or the plan's text isn't here.
     """
     runs.mkdir(parents=True, exist_ok=True)
-    taken: list[str] = []
-    refused: list[str] = []
     with tempfile.TemporaryDirectory(dir=runs, prefix=".adopt-") as folder:  # where a move is a rename
         place = Path(folder)
         unpacked(archive, place)
         found = [*adopted_runs(plan, place, data, runs)]
         found += adopted_scores(plan, place, data, runs, scores)
-    for name, reason in found:
-        (refused if reason else taken).append(f"{name}: {reason}" if reason else name)
     if not found:
         raise UserError(f"{archive} holds nothing that is planned: it needs runs/{plan.name}/ or scores/{plan.name}/")
-    return taken, refused
+    return [name for name, reason in found if not reason], [f"{name}: {reason}" for name, reason in found if reason]

@@ -37,7 +37,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 from scipy import stats
 
-from stemrepro.common.errors import UserError, unknown
+from stemrepro.common.errors import UserError, checked, unknown
 from stemrepro.common.files import atomic_write, damaged
 from stemrepro.config.catalog import Catalog
 from stemrepro.measures.catalog import load
@@ -104,15 +104,12 @@ def _millions(before: Estimate) -> Estimate:
     return _turned(before, lambda value: value / 1e6)
 
 
-FILTERS = {"number": number, "interval": interval, "both": both, "minus": _minus, "fewer": _fewer} | {
-    "millions": _millions
-}
+FILTERS: dict[str, Callable[..., str | Estimate]] = {"number": number, "interval": interval, "both": both}
+FILTERS |= {"minus": _minus, "fewer": _fewer, "millions": _millions}
 
 
 def _pick(what: str, name: str, choices: Mapping[str, Any], where: object) -> Any:
-    if name not in choices:
-        raise unknown(what, name, choices, str(where))
-    return choices[name]
+    return choices[checked(what, name, choices, str(where))]
 
 
 class Numbers:

@@ -21,42 +21,27 @@ from stemrepro.model.cost import flops_per_token
 
 @dataclass(frozen=True)
 class Before:
-    """The run that another one resumes from.
-
-    Attributes:
-        tables: what becomes of its tables, as in recipes/variants.yaml.
-        address: its arm and variant.
-        text: what it reads, "own" or "mid" (the blend).
-        before: the run that it resumes from itself.
-    """
+    """The run that another one resumes from."""
 
     model: ModelConfig
     training: RunTraining
-    tables: str
-    address: Address
-    text: Literal["own", "mid"]
-    before: "Before | None"
+    tables: str  # what becomes of its tables, as in recipes/variants.yaml
+    address: Address  # its arm and variant
+    text: Literal["own", "mid"]  # what it reads, "own" or "mid" (the blend)
+    before: "Before | None"  # the run that it resumes from itself
 
 
 @dataclass(frozen=True)
 class Planned:
-    """An arm at a variant: all that decides its runs except seed, text and code, and what is scored of them.
-
-    Attributes:
-        before: the run that it resumes from.
-        people: number of people in the text; 0: the scale's own text.
-        text: "own", or "mid" (the blend).
-        losses: kinds of LOSSES that are written.
-        seeds: those that are scored, by kind of scores; all of them are trained.
-    """
+    """An arm at a variant: all that decides its runs except seed, text and code, and what is scored of them."""
 
     model: ModelConfig
     training: RunTraining
-    before: Before | None
-    people: int
-    text: Literal["own", "mid"]
-    losses: tuple[str, ...]
-    seeds: dict[str, tuple[int, ...]]
+    before: Before | None  # the run that it resumes from
+    people: int  # number of people in the text; 0: the scale's own text
+    text: Literal["own", "mid"]  # "own", or "mid" (the blend)
+    losses: tuple[str, ...]  # kinds of LOSSES that are written
+    seeds: dict[str, tuple[int, ...]]  # those that are scored, by kind of scores; all of them are trained
 
     @property
     def trained(self) -> tuple[int, ...]:
@@ -71,28 +56,17 @@ class Planned:
 
 @dataclass(frozen=True)
 class Plan:
-    """What some recipes need of a scale.
+    """What some recipes need of a scale."""
 
-    Attributes:
-        name: of the scale.
-        mix: the scale's own text.
-        runs: by address, in the order of variants and arms.
-        vocabularies: other sizes that variants need.
-        people: other numbers of invented people that variants need.
-        blend: the text of a later stage of training, and the most tokens that a run reads of it.
-        benchmarks: how runs are scored on benchmarks.
-        reasoning: how they are scored on tasks of reasoning; None where no recipe reads such scores.
-    """
-
-    name: str
+    name: str  # of the scale
     scale: Scale
-    mix: Mix
-    runs: dict[Address, Planned]
-    vocabularies: tuple[int, ...]
-    people: tuple[int, ...]
-    blend: tuple[BlendMix, int] | None
-    benchmarks: PlannedTasks
-    reasoning: PlannedReasoning | None
+    mix: Mix  # the scale's own text
+    runs: dict[Address, Planned]  # by address, in the order of variants and arms
+    vocabularies: tuple[int, ...]  # other sizes that variants need
+    people: tuple[int, ...]  # other numbers of invented people that variants need
+    blend: tuple[BlendMix, int] | None  # text of a later stage, and the most tokens that a run reads of it
+    benchmarks: PlannedTasks  # how runs are scored on benchmarks
+    reasoning: PlannedReasoning | None  # None where no recipe reads such scores
 
     def setting(self, name: str) -> object:
         """Return what the scale says of a kind of scores, or None."""
@@ -117,41 +91,28 @@ def wanted(catalog: Catalog, recipes: dict[str, Recipe]) -> dict[Address, dict[s
     """
     chosen, every = most(recipes.values()), most(catalog.recipes.values())
     variants, arms = [MAIN, *catalog.variants], list(catalog.arms)
-    ordered = sorted(chosen, key=lambda address: (variants.index(address.variant), arms.index(address.arm)))
-    return {
-        address: {
-            kind: seeds
-            for kind, seeds in every[address].items()
-            if kind in chosen[address] or (kind in LOSSES and not chosen[address].keys().isdisjoint(LOSSES))
-        }
-        for address in ordered
-    }
+    found = {}
+    for address in sorted(chosen, key=lambda one: (variants.index(one.variant), arms.index(one.arm))):
+        kinds = {*chosen[address]} if chosen[address].keys().isdisjoint(LOSSES) else {*chosen[address], *LOSSES}
+        found[address] = {kind: seeds for kind, seeds in every[address].items() if kind in kinds}
+    return found
 
 
 def people_at(catalog: Catalog, scale: Scale, variant: str) -> int:
-    """Return how many invented people a variant's text is about; 0 where it is the scale's own.
-
-    Raises:
-        UserError: the scale's mix has no people, or too few names.
-    """
+    """Return how many invented people a variant's text is about; 0 where it is the scale's own."""
     factor, mix = catalog.variant(variant).people, catalog.text(scale)
     if factor == 1:
         return 0
     if mix.kind != "invented":
         raise UserError(f"variant '{variant}' takes another number of people, and mix '{scale.data}' has none")
     if (count := round(factor * mix.people)) > mix.names**2:
-        raise UserError(
-            f"variant '{variant}' asks for {count} people; the names of mix '{scale.data}' make {mix.names**2}"
-        )
+        most_people = f"the names of mix '{scale.data}' make {mix.names**2}"
+        raise UserError(f"variant '{variant}' asks for {count} people; {most_people}")
     return count
 
 
 def text_at(catalog: Catalog, scale_name: str, variant: str) -> Literal["own", "mid"]:
-    """Return which text a variant's runs read: the scale's own, or its blend.
-
-    Raises:
-        UserError: the scale names no blend.
-    """
+    """Return which text a variant's runs read: the scale's own, or its blend; UserError where it names none."""
     extends, mid = catalog.variant(variant).extends, catalog.scale(scale_name).mid
     if extends is None or extends.text == "own":
         return "own"
@@ -175,9 +136,8 @@ def before_of(catalog: Catalog, scale_name: str, address: Address) -> Before | N
     place, extends = catalog.before(address), catalog.variant(address.variant).extends
     if place is None or extends is None:
         return None
-    model, training = run_settings(
-        place, catalog.arms[place.arm], catalog.variant(place.variant), catalog.scale(scale_name)
-    )
+    scale, variant = catalog.scale(scale_name), catalog.variant(place.variant)
+    model, training = run_settings(place, catalog.arms[place.arm], variant, scale)
     text = text_at(catalog, scale_name, place.variant)
     return Before(model, training, extends.tables, place, text, before_of(catalog, scale_name, place))
 
@@ -202,50 +162,33 @@ def planned_runs(catalog: Catalog, scale_name: str, address: Address, scores: di
 
 
 def check_length(catalog: Catalog, scale: Scale) -> None:
-    """Check that documents of made text fill training sequences, as models are asked only at positions of training.
-
-    Raises:
-        UserError: they don't.
-    """
+    """Raise UserError unless documents of made text fill training sequences: models are asked at their positions."""
     mix, sequence = catalog.text(scale), scale.model.sequence
     if mix.kind == "recall" and sequence != mix.length:
-        raise UserError(
-            f"mix '{scale.data}': a document has {mix.length} tokens, a sequence of the scale {sequence}; "
-            "they must be equal"
-        )
+        lengths = f"a document has {mix.length} tokens, a sequence of the scale {sequence}"
+        raise UserError(f"mix '{scale.data}': {lengths}; they must be equal")
     if mix.kind == "invented" and sequence % mix.length:
-        raise UserError(
-            f"mix '{scale.data}': a document has {mix.length} tokens; "
-            f"the scale's sequence of {sequence} must be a multiple of it"
-        )
+        rule = f"the scale's sequence of {sequence} must be a multiple of it"
+        raise UserError(f"mix '{scale.data}': a document has {mix.length} tokens; {rule}")
 
 
 def reasoning_of(scale: Scale, recipes: dict[str, Recipe]) -> PlannedReasoning | None:
-    """Return the tasks of reasoning that recipes name, or None where no recipe reads such scores.
-
-    There are no tasks where the scale doesn't read the hub.
-    """
+    """Return the tasks of reasoning that recipes name, none without the hub; None where no recipe reads such scores."""
     readers = [recipe for recipe in recipes.values() if "reasoning" in recipe.scores]
     if not readers:
         return None
-    tasks = {name: task.score for recipe in readers for name, task in recipe.tasks.items()}
-    benchmarks = scale.benchmarks
-    return PlannedReasoning(items=benchmarks.items, batch=benchmarks.batch, tasks=tasks if benchmarks.hub else {})
+    tasks: dict[str, str] = {name: task.score for recipe in readers for name, task in recipe.tasks.items()}
+    return PlannedReasoning(scale.benchmarks.items, scale.benchmarks.batch, tasks if scale.benchmarks.hub else {})
 
 
 def make_plan(scale_name: str, recipes: Iterable[str] = (), catalog: Catalog | None = None) -> Plan:
-    """Return what some recipes, or all, need of a scale.
-
-    Raises:
-        UserError: a scale or recipe is unknown, or one doesn't fit the other.
-    """
+    """Return what some recipes, or all, need of a scale; UserError where one is unknown, or doesn't fit the other."""
     catalog = catalog or load()
     scale, here = catalog.scale(scale_name), catalog.at(scale_name)
     chosen = {name: here.recipe(name) for name in recipes} or here.recipes
     check_length(catalog, scale)
-    runs = {
-        address: planned_runs(catalog, scale_name, address, scores) for address, scores in wanted(here, chosen).items()
-    }
+    asked = wanted(here, chosen)
+    runs = {address: planned_runs(catalog, scale_name, address, scores) for address, scores in asked.items()}
     mix = catalog.text(scale)
     named = dict.fromkeys(task for recipe in chosen.values() if "benchmarks" in recipe.scores for task in recipe.tasks)
     tasks = tuple(task for task in named if has_task(mix, scale.benchmarks.hub, task))

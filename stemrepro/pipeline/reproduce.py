@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from stemrepro.common.files import sha256
@@ -43,22 +44,17 @@ def _hashes(paths: Iterable[Path]) -> list[list[str]]:
 def figure(catalog: Catalog, scale: str, name: str) -> Step:
     """Return the step that measures a recipe's claims at a scale, judges them and draws the figure."""
     recipe, out, scores = catalog.recipes[name], RESULTS / scale / name, SCORES / scale
-    scored = [
-        [kind, str(address), store.key_of(scores, kind, address)]
-        for address, kinds in recipe.scored().items()
-        for kind in kinds
-    ]
-    folders = ["text"] if reads_text(recipe) else []
-    folders += [study_of(recipe)] if study_of(recipe) else []
+    asked = [(kind, address) for address, kinds in recipe.scored().items() for kind in kinds]
+    scored = [[kind, str(address), store.key_of(scores, kind, address)] for kind, address in asked]
+    folders = filter(None, ["text" if reads_text(recipe) else "", study_of(recipe)])
     read = [path for folder in folders for path in sorted((scores / folder).glob("*"))]
     scales = filter(None, (scale, catalog.scale(scale).inherits))
     read += [RECIPES / f"{file}.yaml" for file in (*RECORDS, name, *(f"scales/{each}" for each in scales))]
     own = [path for path in (ANALYSES / f"{name}.py",) if path.exists()]
     code: tuple[str | Path, ...] = ("stemrepro.report.analyse", measure_module(recipe.measure).__name__, *own)
     files = tuple(out / file for file in ("data.csv", "figure.svg", "verdicts.json"))
-    return Step(
-        f"figure {name}", DATA / scale, files, [scored, _hashes(read)], code, (), lambda: analyse(name, None, scale)
-    )
+    about, make = [scored, _hashes(read)], partial(analyse, name, None, scale)
+    return Step(f"figure {name}", DATA / scale, files, about, code, (), make)
 
 
 def analyse(name: str, report: object, scale: str, formats: tuple[str, ...] = ()) -> None:
@@ -89,12 +85,8 @@ def write_metrics(catalog: Catalog, scale: str) -> None:
 def page(scale: str) -> Step:
     """Return the step that writes the page of a scale: questions, every claim, and tables of ranks."""
     out = folder_of(scale, RESULTS)
-    read = [
-        path
-        for at in scales_of(scale)
-        for file in ("verdicts.json", "*.svg")
-        for path in RESULTS.glob(f"{at}/*/{file}")
-    ]
+    patterns = [f"{at}/*/{file}" for at in scales_of(scale) for file in ("verdicts.json", "*.svg")]
+    read = [path for pattern in patterns for path in RESULTS.glob(pattern)]
     about = _hashes([*sorted(read), RECIPES / "questions.yaml"])
 
     def make() -> None:
@@ -102,9 +94,8 @@ def page(scale: str) -> Step:
 
         write_pages(RESULTS, scale)
 
-    return Step(
-        "page", DATA / scale, (out / "README.md", out / "index.html"), about, ("stemrepro.report.pages",), (), make
-    )
+    files = (out / "README.md", out / "index.html")
+    return Step("page", DATA / scale, files, about, ("stemrepro.report.pages",), (), make)
 
 
 def reproduce(

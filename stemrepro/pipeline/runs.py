@@ -54,12 +54,13 @@ def runs_of(
     for address, arm in chosen.items():
         text = cast(Text, blend) if arm.text == "mid" else texts[arm.model.vocab, arm.people]
         training = arm.training.same_text(text.ratio)
-        for seed in arm.trained if kind is None else arm.seeds.get(kind, ()):
+        for seed in arm.seeds.get(kind, ()) if kind else arm.trained:
             folder = runs / plan.name / address.path / f"seed{seed}"
             name = plan.scale.data if arm.text == "own" else arm.text
             run = Run(address, seed, arm.model, training, folder, name, text.blocks, text.data_hash, text.ratio)
             made.append(resuming(run, arm.before, texts[arm.model.vocab, arm.people])[0])
-    return with_prefixes(_keep_parents(made))
+    parents = {run.init_from.folder for run in made if run.init_from}
+    return with_prefixes([replace(run, keep_final_checkpoint=run.folder in parents) for run in made])
 
 
 def init_from(run: Run, before: list[Run], tables: str) -> InitFrom:
@@ -77,11 +78,6 @@ def init_from(run: Run, before: list[Run], tables: str) -> InitFrom:
     )
 
 
-def _keep_parents(runs: list[Run]) -> list[Run]:
-    parents = {run.init_from.folder for run in runs if run.init_from}
-    return [replace(run, keep_final_checkpoint=run.folder in parents) for run in runs]
-
-
 def asked_runs(
     plan: Plan, addresses: Iterable[Address] | None = None, data: Path = DATA, runs: Path = RUNS
 ) -> list[Run]:
@@ -91,11 +87,8 @@ def asked_runs(
     final checkpoints.
     """
     asked = set(plan.runs if addresses is None else addresses)
-    related = [
-        address
-        for address, arm in plan.runs.items()
-        if address in asked or arm.training.schedule == "wsd" or arm.before
-    ]
+    every_arm = plan.runs.items()
+    related = [at for at, arm in every_arm if at in asked or arm.training.schedule == "wsd" or arm.before]
     every = runs_of(plan, related, data=data, runs=runs)
     return [replace(run, parallel=plan.scale.parallel) for run in every if run.address in asked]
 
@@ -106,11 +99,11 @@ def with_prefixes(runs: list[Run]) -> list[Run]:
     for run in sorted(runs, key=lambda run: run.training.tokens):
         if run.training.schedule == "wsd":
             by_stable_phase.setdefault(run.stable_phase, []).append(run)
-    prefixes = {}
-    for group in by_stable_phase.values():
-        for run in group:
-            shorter = [other.folder for other in group if other.training.tokens < run.training.tokens]
-            prefixes[run.folder] = tuple(shorter)
+    prefixes = {
+        run.folder: tuple(other.folder for other in group if other.training.tokens < run.training.tokens)
+        for group in by_stable_phase.values()
+        for run in group
+    }
     return [replace(run, prefixes=prefixes.get(run.folder, ())) for run in runs]
 
 
@@ -187,9 +180,9 @@ def by_stage(jobs: list[Job]) -> list[list[Job]]:
     waiting, stages = jobs, []
     while waiting:
         folders = {job.run.folder for job in waiting}
-        ready = [not job.run.init_from or job.run.init_from.folder not in folders for job in waiting]
-        stages.append([job for job, is_ready in zip(waiting, ready, strict=True) if is_ready])
-        waiting = [job for job, is_ready in zip(waiting, ready, strict=True) if not is_ready]
+        later = [job for job in waiting if job.run.init_from and job.run.init_from.folder in folders]
+        stages.append([job for job in waiting if job not in later])
+        waiting = later
     return stages
 
 

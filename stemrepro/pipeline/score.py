@@ -7,6 +7,7 @@ right key are up to date.
 import pkgutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from pydantic_core import to_jsonable_python
 
@@ -37,13 +38,13 @@ Costs are in the key themselves. The settings of a run are those of the plan. Ro
 """
 
 
-def arguments(plan: Plan, kind: KindName, planned: Planned, data: Path = DATA) -> dict:
+def arguments(plan: Plan, kind: KindName, planned: Planned, data: Path = DATA) -> dict[str, Any]:
     """Return the arguments of the `score` of a kind, other than the run and the report.
 
     Raises:
         UserError: the scale lacks something that the kind needs.
     """
-    about, given = SCORE_KINDS[kind], {}
+    about, given = SCORE_KINDS[kind], dict[str, Any]()
     if about.mix and plan.mix.kind != about.mix:
         raise UserError(f"scale '{plan.name}' needs a mix of kind '{about.mix}' for the scores '{kind}'")
     if about.setting:
@@ -59,16 +60,12 @@ def _hash(path: Path) -> str:
 
 
 def weights_hash(run: Run) -> str:
-    """Return the sha256 of a run's weights; of weights that stayed on another machine, the one that was written there.
-
-    Returns:
-        64 hex digits, or "" where the folder has neither.
-    """
+    """Return the sha256 of a run's weights, or that which was written where they stayed; "" where it has neither."""
     there = run.folder / "weights.sha256"
     return _hash(run.weights) or (there.read_text(encoding="utf-8").strip() if there.exists() else "")
 
 
-def score_key(runs: list[Run], kind: KindName, given: dict) -> str:
+def score_key(runs: list[Run], kind: KindName, given: dict[str, Any]) -> str:
     """Return a hash of what an arm's scores follow from: runs, text, settings, items and code."""
     inputs = [given[name] for name in FILES if name in given and name != "items"]
     if "items" in given:  # a folder, of which an arm's scores read its tasks
@@ -90,17 +87,11 @@ def score_key(runs: list[Run], kind: KindName, given: dict) -> str:
     )
 
 
-def plan_of(run: Run, given: dict) -> dict:
-    """Return what is known of the plan of an arm's scores.
-
-    Args:
-        run: any run of the arm.
-        given: the arguments of scoring.
-    """
+def plan_of(run: Run, given: dict[str, Any]) -> dict[str, Any]:
+    """Return what is known of the plan of an arm's scores, of any of its runs and the arguments of scoring."""
     model, training = run.model.settings, run.training.model_dump(mode="json")
-    scoring = {
-        name: value for name, value in given.items() if name not in ("wanted", "count") and not isinstance(value, Path)
-    }
+    settings = {name: value for name, value in given.items() if not isinstance(value, Path)}
+    scoring = {name: value for name, value in settings.items() if name not in ("wanted", "count")}
     return {
         "tokens of training": run.training.tokens,
         "tokens a step": run.training.batch * run.training.sequence,
@@ -111,17 +102,6 @@ def plan_of(run: Run, given: dict) -> dict:
     }
 
 
-def _check_finished(runs: list[Run]) -> None:
-    for run in runs:
-        if not run.weights.exists() and run.diverged is None:
-            raise UserError(
-                f"{run.weights} is missing; train that run first "
-                "('make reproduce' with its SCALE, or 'stemrepro train')"
-            )
-        if changes := run.other_settings():
-            raise UserError(f"{run.folder} holds a run with other settings ({changes}); train it again")
-
-
 def pending(
     plan: Plan,
     kind: KindName,
@@ -129,7 +109,7 @@ def pending(
     data: Path = DATA,
     runs: Path = RUNS,
     scores: Path = SCORES,
-) -> Iterator[tuple[list[Run], dict, Path, str]]:
+) -> Iterator[tuple[list[Run], dict[str, Any], Path, str]]:
     """Yield each arm of which a kind is not up to date: runs, arguments of scoring, the scale's folder of scores, key.
 
     Raises:
@@ -141,7 +121,12 @@ def pending(
         if not plan.runs[address].seeds.get(kind):
             continue
         members = runs_of(plan, [address], kind, data, runs)
-        _check_finished(members)
+        for run in members:
+            if not run.weights.exists() and run.diverged is None:
+                how = "train that run first ('make reproduce' with its SCALE, or 'stemrepro train')"
+                raise UserError(f"{run.weights} is missing; {how}")
+            if changes := run.other_settings():
+                raise UserError(f"{run.folder} holds a run with other settings ({changes}); train it again")
         given = arguments(plan, kind, plan.runs[address], data)
         key = score_key(members, kind, given)
         if store.key_of(folder, kind, address) != key:
@@ -150,7 +135,9 @@ def pending(
             yield members, given, folder, key
 
 
-def write_scores(kind: KindName, members: list[Run], results: list[dict], given: dict, folder: Path, key: str) -> None:
+def write_scores(
+    kind: KindName, members: list[Run], results: list[Any], given: dict[str, Any], folder: Path, key: str
+) -> None:
     """Write an arm's scores, and in provenance.json, which git doesn't hold, what made them.
 
     The caller holds the lock of the scale's `folder`.
@@ -180,7 +167,7 @@ def evaluate(plan: Plan, kind: KindName, addresses: Iterable[Address]) -> tuple[
             jobs.append(Job(f"stemrepro.evaluation.{kind}:score", run, str(run), run.training.steps, given))
             owner.append(number)
     threads = groups[0][0][0].training.threads if groups else 1
-    results: dict[int, dict[int, dict]] = {}
+    results: dict[int, dict[int, Any]] = {}
     for number, result in run_jobs(jobs, plan.scale.workers, threads, [f"stemrepro.evaluation.{kind}"], kind):
         group, first = owner[number], owner.index(owner[number])
         results.setdefault(group, {})[number - first] = result

@@ -18,25 +18,15 @@ MADE = "made.json"
 
 @dataclass(frozen=True)
 class Step:
-    """Something that makes files.
+    """Something that makes files."""
 
-    Attributes:
-        name: unique in `home`.
-        home: the folder whose made.json has its key.
-        outs: the files or folders that it makes.
-        about: settings and inputs that decide them.
-        modules: modules and files of the code that makes them.
-        after: the steps whose files it reads.
-        make: the work.
-    """
-
-    name: str
-    home: Path
-    outs: tuple[Path, ...]
-    about: object
-    modules: tuple[str | Path, ...]
-    after: tuple["Step", ...]
-    make: Callable[[], None]
+    name: str  # unique in `home`
+    home: Path  # the folder whose made.json has its key
+    outs: tuple[Path, ...]  # the files or folders that it makes
+    about: object  # settings and inputs that decide them
+    modules: tuple[str | Path, ...]  # modules and files of the code that makes them
+    after: tuple["Step", ...]  # the steps whose files it reads
+    make: Callable[[], None]  # the work
 
     @cached_property
     def key(self) -> str:

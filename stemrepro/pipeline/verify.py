@@ -114,11 +114,10 @@ def verify(scale: str, results: Path, console: Console) -> int:
         changes += [(f"{name}/{claim}", "new") for claim in now.keys() - before.keys()]
         data = folder / name / "data.csv"
         if same_scores and (old := committed(data)) is not None:
-            changes.append(
-                (name, first_change(data.read_text(encoding="utf-8"), old) if data.exists() else "no data.csv")
-            )
+            found = first_change(data.read_text(encoding="utf-8"), old) if data.exists() else "no data.csv"
+            changes.append((name, found))
     wrong = [f"  {what}: {words}" for what, words in changes if words]
-    told = [path for path in scores.rglob("provenance.json")]  # git holds none of them
+    told = scores.rglob("provenance.json")  # git holds none of them
     made = sum(len(read_json(path)) if path.parent == scores else 1 for path in told)
     lines = [f"{scale}: {count} committed claims in {len(reference)} recipes, {len(wrong)} differences", *wrong[:SHOWN]]
     if len(wrong) > SHOWN:

@@ -110,13 +110,6 @@ class ArmStudy:
                     raise
 
 
-def place() -> str:
-    """Return what a sweep's database is called; the address of a server may hold a password."""
-    return (
-        "the database of OPTUNA_STORAGE" if os.environ.get("OPTUNA_STORAGE") else "study.db of the sweep, in sweeps/,"
-    )
-
-
 @contextmanager
 def database() -> Iterator[None]:
     """Make one sentence of what the database says during the body; UserError."""
@@ -131,17 +124,19 @@ def database() -> Iterator[None]:
         if cause is None:
             raise
         reason = " ".join(str(getattr(cause, "orig", cause)).split())
-        raise UserError(f"{place()} can't be used: {reason}; start the sweep again: what is done is kept") from error
+        # The address of a server may hold a password.
+        name = (
+            "the database of OPTUNA_STORAGE"
+            if os.environ.get("OPTUNA_STORAGE")
+            else "study.db of the sweep, in sweeps/,"
+        )
+        raise UserError(f"{name} can't be used: {reason}; start the sweep again: what is done is kept") from error
 
 
 def open_studies(
     name: str, sweep: Sweep, catalog: Catalog, scale: str, data: Path, out: Path, worker: int = 0
 ) -> list[ArmStudy]:
-    """Make or join the studies of a sweep's arms, which have as many trials each, or the same grid.
-
-    Raises:
-        UserError: an unknown arm, or a field that an arm can't have.
-    """
+    """Make or join the studies of a sweep's arms, which have as many trials each, or the same grid."""
     server, studies = os.environ.get("OPTUNA_STORAGE"), []
     address = server or f"sqlite:///{out / 'study.db'}"
     spaces = {arm: space_of(arm, sweep.space, catalog, scale) for arm in sweep.arms}
@@ -167,8 +162,7 @@ def open_studies(
 def table_of(studies: list[ArmStudy]) -> pd.DataFrame:
     """Return the trials: of a search the number, fields, prose loss on the tune split, and how each ended.
 
-    Raises:
-        UserError: some are missing: the best of the others may not be the best.
+    UserError where some are missing: the best of the others may not be the best.
     """
     if left := sum(one.left() for one in studies):
         failed = [trial for one in studies for trial in one.having(TrialState.FAIL)]
@@ -188,11 +182,7 @@ def table_of(studies: list[ArmStudy]) -> pd.DataFrame:
 def run_sweep(
     file: Path, catalog: Catalog, scale: str, data: Path, results: Path, number: int, worker: int, console: Console
 ) -> None:
-    """Run what is left of a sweep by so many processes; `worker` 0 then writes `results`/<scale>/sweeps/<name>/.
-
-    Raises:
-        UserError: a mistake in the file, missing data, trials without a result.
-    """
+    """Run what is left of a sweep by so many processes; `worker` 0 then writes `results`/<scale>/sweeps/<name>/."""
     if catalog.scale(scale).training.mkl_avx512:
         mkl_avx512.load()
     sweep, name, out = read_sweep(file), file.stem, Path("sweeps") / scale / file.stem

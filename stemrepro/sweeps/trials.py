@@ -12,7 +12,7 @@ import numpy as np
 import optuna
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
-from stemrepro.common.errors import UserError, unknown
+from stemrepro.common.errors import UserError, checked
 from stemrepro.common.files import digest, locked
 from stemrepro.common.paths import RECIPES
 from stemrepro.common.yaml_records import Name, Positive, dumped, parse, read_yaml
@@ -87,19 +87,13 @@ def ranges_of(space: Space) -> dict[str, Range]:
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """One file of recipes/sweeps/.
-
-    Attributes:
-        variant: of recipes/variants.yaml, at which its runs are; else the scale itself.
-        trials: runs of an open search, for each arm.
-        first: a coarse grid with which an open search begins; fields that it leaves out are the scale's.
-    """
+    """One file of recipes/sweeps/; an open search begins with the grid `first`, at the scale's values else."""
 
     title: str
     sampler: Literal["grid", "tpe"]
     space: Space
-    variant: Name = MAIN
-    trials: Positive | None = None
+    variant: Name = MAIN  # of recipes/variants.yaml, at which its runs are; else the scale itself
+    trials: Positive | None = None  # runs of an open search, for each arm
     first: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -155,8 +149,7 @@ def suggested(trial: optuna.Trial, space: Space, grid: bool) -> Settings:
 
 def space_of(arm: str, space: Space, catalog: Catalog, scale: str) -> Space:
     """Return the space of one arm; one without tables has no fields of tables. UserError for an unknown arm."""
-    if arm not in catalog.arms:
-        raise unknown("arm", arm, catalog.arms, "recipes/arms.yaml")
+    checked("arm", arm, catalog.arms, "recipes/arms.yaml")
     model, _ = run_settings(Address(MAIN, arm), catalog.arms[arm], Variant(), catalog.scale(scale))
     left_out = ("arm",) if row_elements(model) else ("arm", *ARM_FIELDS)
     return {key: values for key, values in space.items() if key not in left_out}
@@ -169,11 +162,7 @@ def combinations(space: Mapping[str, tuple[Value, ...]]) -> list[Settings]:
 
 
 def first_points(sweep: Sweep, space: Space, scale: Scale) -> list[Settings]:
-    """Return the points that are queued: a grid, or that with which a search begins, at the scale's values else.
-
-    Raises:
-        UserError: a range of a field that the scale's schedule doesn't have.
-    """
+    """Return the points that are queued: a grid, or that with which a search begins, at the scale's values else."""
     if sweep.sampler == "grid":
         return combinations({key: listed(values) for key, values in space.items()})
     given: Settings = {"learning_rate": scale.learning_rate} | ARM_FIELDS
@@ -194,10 +183,8 @@ def run_of(values: Settings, catalog: Catalog, scale_name: str, data: Path, out:
         for part, keys in (("model", MODEL_FIELDS), ("training", TRAINING_FIELDS))
     }
     scale = scale.model_copy(update=parts | {"learning_rate": float(values["learning_rate"])})
-    if at != MAIN and at not in catalog.variants:
-        raise unknown("variant", at, catalog.variants, "recipes/variants.yaml")
+    arm, address, seed = catalog.arms[name], catalog.known(Address(at, name)), int(values["seed"])
     variant = catalog.variant(at).model_copy(update={"learning_rate": 1.0})  # a trial names its learning rate
-    arm, address, seed = catalog.arms[name], Address(at, name), int(values["seed"])
     if fields := {key: values[key] for key in ARM_FIELDS if key in values}:
         arm = parse(Arm, arm.model_dump() | fields, RECIPES / "arms.yaml", name)
     model, training = run_settings(address, arm, variant, scale)

@@ -95,14 +95,8 @@ def test_what_dvc_will_refuse_is_told_before_the_work(project, monkeypatch):
     ]
 
 
-def test_wrong_options_name_what_there_is():
-    assert "No such option: --scael" in run("plan", "--scael", "x").stderr
-    assert run("plan", "--scael", "x").exit_code == 2
-    assert "Did you mean 'train'" in run("trian").stderr.replace('"', "'")
-    assert run("--version").stdout.startswith("stemrepro ")
-
-
 def test_every_command_has_help():
+    assert run("--version").stdout.startswith("stemrepro ")
     shown, names = run("--help").stdout, {command.callback.__name__ for command in app.registered_commands}
     assert names >= {"reproduce", "plan", "data", "train", "score", "analyse", "track", "cost", "sweep", "verify"}
     assert all(name in shown and run(name, "--help").exit_code == 0 for name in names)
@@ -245,10 +239,8 @@ def test_edit_and_generate_on_a_trained_run(atlas_run, atlas_sample, tmp_path, m
     said = run("generate", "--run", str(folder), "--prompt", "The capital", "--tokens", "5")
     assert said.exit_code == 0
     assert said.output.startswith("The capital")
-    drawn = [
-        run("generate", "--run", str(folder), "--prompt", "The", "--temperature", "2", "--seed", seed).output
-        for seed in "112"
-    ]
+    drawing = ("generate", "--run", str(folder), "--prompt", "The", "--temperature", "2", "--seed")
+    drawn = [run(*drawing, seed).output for seed in "112"]
     assert drawn[0] == drawn[1] != drawn[2]
     assert run("generate", "--run", str(tmp_path), "--prompt", "x").exit_code == 2
     ascii = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
@@ -268,9 +260,8 @@ def test_analyses_leave_verdicts_and_say_where(project):
     assert done.exit_code == 0, done.output
     assert "results/tiny/" in done.stdout
     rows = json.loads((project / "results/tiny/paper_audit/verdicts.json").read_text())
-    assert [row["claim"] for row in rows] == list(
-        yaml.safe_load((ROOT / "recipes/paper_audit.yaml").read_text())["claims"]
-    )
+    asked = yaml.safe_load((ROOT / "recipes/paper_audit.yaml").read_text())["claims"]
+    assert [row["claim"] for row in rows] == list(asked)
 
 
 @pytest.mark.slow

@@ -1,21 +1,21 @@
 """`stemrepro cost`: the printed numbers are those of the closed forms; bad input is named."""
 
-import io
-
 import pytest
-from rich.console import Console
+from typer.testing import CliRunner
 
-from stemrepro.cli.cost_table import cost_table, short, show
+from stemrepro.cli import app
+from stemrepro.cli.cost_table import cost_table, short
 from stemrepro.common.errors import UserError
+from tests.conftest import ROOT
 
 SHAPE = {"shape": "llama-3.2-1b", "placement": "third", "length": 4096}
 SETTINGS = SHAPE | {"batch": 8, "width": 2, "distinct": None, "tflops": 400.0}
 
 
-def test_the_issues_example_prints_the_papers_model(catalog):
-    console = Console(file=io.StringIO(), width=120)
-    show(catalog, console, True, **SETTINGS)
-    text = console.file.getvalue()
+def test_the_issues_example_prints_the_papers_model(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "120")
+    text = CliRunner().invoke(app, ["cost", "--shape", "llama-3.2-1b", "--length", "4096", "--batch", "8"]).stdout
     for words in ("5 of 16 layers", "6.67 G", "1.41 G", "5.25 G", "10.5 GB", "6.75 G", "2.68 GB", "Zipf"):
         assert words in text
 

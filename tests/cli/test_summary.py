@@ -12,20 +12,13 @@ from stemrepro.config.address import MAIN, Address
 from stemrepro.measures import store
 from tests.conftest import ROOT
 
-ROWS = [
-    {"step": 1, "loss": 9.0},
-    {"step": 2, "loss": 5.0, "validation": {"bible": 4.0, "plays": 5.0, "dictionary": 99.0}},
-]
 
-
-def run(folder, arm="dense", variant=MAIN, shift=0.0, rows=ROWS, diverged=None):
-    """A run folder whose validation at the end is 4.5 + shift on prose."""
+def run(folder, arm="dense", variant=MAIN, shift=0.0, whole=True, diverged=None):
+    """A run folder whose validation at the end is 4.5 + shift on prose, unless it is cut short before."""
     folder.mkdir(parents=True)
-    shifted = [
-        row | ({"validation": {k: v + shift for k, v in row["validation"].items()}} if "validation" in row else {})
-        for row in rows
-    ]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in shifted))
+    losses = {"bible": 4.0 + shift, "plays": 5.0 + shift, "dictionary": 99.0}
+    rows = [{"step": 1, "loss": 9.0}, *([{"step": 2, "loss": 5.0, "validation": losses}] if whole else [])]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return SimpleNamespace(folder=folder, address=Address(variant, arm), diverged=diverged)
 
 
@@ -35,7 +28,7 @@ def plain(text):
 
 def test_a_runs_loss_is_its_last_validation_of_prose(tmp_path):
     assert loss_at_end(run(tmp_path / "whole")) == pytest.approx(4.5)
-    assert loss_at_end(run(tmp_path / "cut", rows=ROWS[:1])) is None
+    assert loss_at_end(run(tmp_path / "cut", whole=False)) is None
     assert loss_at_end(SimpleNamespace(folder=tmp_path / "none")) is None
 
 

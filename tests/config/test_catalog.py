@@ -49,6 +49,7 @@ def test_the_shipped_recipes_are_valid(catalog):
     claims = [claim for recipe in catalog.recipes.values() for claim in recipe.claims.values()]
     assert all(claim.paper.source for claim in claims if claim.paper)
     assert {claim.origin for claim in claims} == {"paper", "arithmetic", "control"}
+    assert {claim.kind for claim in claims if claim.origin == "arithmetic"} == {"exact"}
     assert [recipe.place for recipe in catalog.recipes.values()] == sorted(r.place for r in catalog.recipes.values())
 
 
@@ -58,11 +59,6 @@ def test_every_file_of_recipes_is_read(catalog):
     others = {"arms", "mixes", "model_cards", "models", "paper", "questions", "variants", "shapes"}
     assert names == set(catalog.recipes) | others
     assert {path.stem for path in (ROOT / "recipes/scales").iterdir()} == set(catalog.scales)
-
-
-def test_arithmetic_is_exact(catalog):
-    claims = {key: claim for recipe in catalog.recipes.values() for key, claim in recipe.claims.items()}
-    assert [key for key, claim in claims.items() if claim.origin == "arithmetic" and claim.kind != "exact"] == []
 
 
 def test_no_condition_looks_at_its_own_claim(catalog):
@@ -86,7 +82,9 @@ def as_claim(recipe, name):
 
 MIXES, ARMS, VARIANTS, LAPTOP, SMOKE = "mixes", "arms", "variants", "scales/laptop", "scales/smoke"
 LOSS, DESIGN, RIVALS, AUDIT = "validation_loss", "table_design", "rivals", "paper_audit"
-GAIN = ["no_gain_without_information"]
+GAIN, BELOW = ["no_gain_without_information"], ["token_only_below_three_quarters"]
+DEEP = {"deep": {"extends": {"after": "mid"}}, "longer-8/extends/after": "deep"}
+NAMED_TWICE = {"estimates/equal-flops": {"label": "", "metric": {"loss": "prose"}}}
 
 
 @pytest.mark.parametrize(
@@ -124,65 +122,29 @@ GAIN = ["no_gain_without_information"]
         (VARIANTS, {"half/tokns": 5}, r"unknown key 'half\.tokns'; did you mean 'tokens'"),
         (VARIANTS, {"mid/extends/txt": "own"}, r"unknown key 'mid\.extends\.txt'; did you mean 'text'"),
         (VARIANTS, {"wide-rung-1/width": 9}, r"token_ladder\.yaml: \S+@wide-rung-1 at scale '\w+': width \S+ with"),
-        (
-            VARIANTS,
-            {"deep": {"extends": {"after": "mid"}}, "longer-8/extends/after": "deep"},
-            r"dense@longer-8 .*: it resumes from 'deep', which resumes from 'mid'; two stages",
-        ),
-        (
-            VARIANTS,
-            {"longer-8/extends/after": "half-vocab-4"},
-            r"'half-vocab-4', which has 'vocab'; tokens, learning rate",
-        ),
-        (
-            VARIANTS,
-            {"second-half-mean-row/extends/after": "second-half"},
-            r"which resumes from 'half'; .* stands alone",
-        ),
+        (VARIANTS, DEEP, r"dense@longer-8 .*: it resumes from 'deep', which resumes from 'mid'; two stages"),
+        (VARIANTS, {"longer-8/extends/after": "half-vocab-4"}, r"'half-vocab-4', which has 'vocab'; tokens, learning"),
+        (VARIANTS, {"second-half-mean-row/extends/after": "second-half"}, r"resumes from 'half'; .* stands alone"),
         (LOSS, {"estimates/token-part/metrik": "prose"}, r"'estimates\.token-part\.metrik'; did you mean 'metric'\?"),
         (LOSS, {"arms+": "stem-tenth"}, r"arm 'stem-tenth' is unknown; did you mean 'stem-late'"),
         (LOSS, {"measure": "losess"}, r"validation_loss\.yaml: measure 'losess' is unknown; did you mean 'losses'"),
-        (
-            LOSS,
-            {"+full-below-dense/requires": ["token_only_below_three_quarters"]},
-            r"looks at the claim's own contrast",
-        ),
+        (LOSS, {"+full-below-dense/requires": BELOW}, r"looks at the claim's own contrast"),
         (LOSS, {"+token-part/arms": ["dense", "x"]}, r"claim 'token-part' names arm 'x'"),
         (LOSS, {"+token-part/origin": "ours"}, r"claims\.token-part\.origin: .*'paper', .* 'control' \(got 'ours'\)"),
-        (
-            LOSS,
-            {"+token-part/metric": {"los": "prose"}},
-            r"metric 'los' is unknown; did you mean 'loss'\? \(measure 'comparison' has ",
-        ),
-        (
-            LOSS,
-            {"+token-part/requires": ["spikes_expected"]},
-            r"condition 'spikes_expected' is unknown",
-        ),
+        (LOSS, {"+token-part/metric": {"los": "prose"}}, r"'los' is unknown; .* 'loss'\? \(measure 'comparison' has "),
+        (LOSS, {"+token-part/requires": ["spikes_expected"]}, r"condition 'spikes_expected' is unknown"),
         (DESIGN, {"+random-rows/requires": GAIN}, r"claim 'random-rows': .* looks at the claim's own contrast"),
         (DESIGN, {"+vocabulary/requires": GAIN}, r"unit must be nats/token \(got 'bits/byte a doubling'\)"),
         (DESIGN, {"variants/haf": {}}, r"table_design\.yaml: variant 'haf' is unknown; did you mean 'half'\?"),
         (DESIGN, {"variants/half-own-rate": {"arms": ["ple"]}}, r"half-own-rate names 'ple', which is not among"),
         (DESIGN, {"compare_at": "halb"}, r"compare_at 'halb' is no variant at which all of the recipe's arms are tr"),
         ("retrofit", {"variants/half": None}, r"its 5 seeds resume from those of dense@half, .* asks for 0"),
-        (
-            "benchmark_scores",
-            {"estimates/recall/metric": {"accuracy": "chess"}},
-            r"'accuracy: chess': task 'chess' is unknown \(this",
-        ),
+        ("benchmark_scores", {"estimates/recall/metric": {"accuracy": "chess"}}, r"task 'chess' is unknown \(this"),
         (RIVALS, {"arms+": "ple"}, r"rivals\.yaml: .*names an arm twice"),
         (RIVALS, {"estimates/over-jtok/arms": ["jtok"]}, r"estimates\.over-jtok: .*two arms, or none .*, not 1"),
         (RIVALS, {"estimates/over-jtok/arms": None}, r"'over-jtok': metric 'loss' is a contrast, which needs arms"),
-        (
-            RIVALS,
-            {"estimates/equal-flops": {"label": "", "metric": {"loss": "prose"}}},
-            r"'equal-flops' has the name of a claim",
-        ),
-        (
-            RIVALS,
-            {"estimates/over-jtok/arms": ["stem-full", "dense-equal-flops"]},
-            r"'over-jtok' asks what 'equal-flops' asks",
-        ),
+        (RIVALS, NAMED_TWICE, r"'equal-flops' has the name of a claim"),
+        (RIVALS, {"estimates/over-jtok/arms": ["stem-full", "dense-equal-flops"]}, r"asks what 'equal-flops' asks"),
         (LOSS, {"+third-below-dense/paper": {"cells": ["fig-1b/lead/16k"]}}, r"'fig-1b/lead/16k' is empty"),
         (LOSS, {"+third-below-dense/paper": {"cells": ["fig-1b/lead/8k"] * 3}}, r"one or two cells .*, not 3"),
         ("paper", {"table-4/rows/dense": [1.0]}, r"paper\.yaml: table-4\.rows\.dense has 1 cells for 11 columns"),
@@ -205,10 +167,8 @@ def test_a_condition_needs_a_control(folder):
     def change(recipe):
         as_claim(recipe, "half-below-dense")["requires"] = GAIN
         recipe["arms"] = [arm for arm in recipe["arms"] if arm not in ("stem-frozen", "stem-shuffled")]
-        put(
-            recipe,
-            {"variants": None, "more_seeds": None, "estimates/frozen-rows": None, "estimates/shuffled-rows": None},
-        )
+        gone = ("variants", "more_seeds", "estimates/frozen-rows", "estimates/shuffled-rows")
+        put(recipe, dict.fromkeys(gone))
 
     edit(folder / "validation_loss.yaml", change)
     with pytest.raises(UserError, match="needs the arm 'stem-frozen' or 'stem-shuffled'; add one to the recipe's arms"):
@@ -247,9 +207,8 @@ def test_a_scale_is_merged_into_its_base_as_rfc_7396_has_it(base, changes, expec
 
 
 def test_a_scale_has_its_bases_values_and_its_own(folder):
-    (folder / "scales/mine.yaml").write_text(
-        "inherits: laptop\nmid: null\nscoreboard: results/mine\nmodel: {width: 64}\n"
-    )
+    text = "inherits: laptop\nmid: null\nscoreboard: results/mine\nmodel: {width: 64}\n"
+    (folder / "scales/mine.yaml").write_text(text)
     scales = load(folder).scales
     laptop, mine = scales["laptop"], scales["mine"]
     assert (mine.mid, mine.scoreboard, mine.model.width) == (None, "results/mine", 64)

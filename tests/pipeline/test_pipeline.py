@@ -55,18 +55,15 @@ claims:
 ANALYSIS = '''\
 """Losses of a pair."""
 
-import pandas as pd
-from matplotlib.figure import Figure
-
 from stemrepro.report import forest
 
 
-def collect(scores) -> pd.DataFrame:
+def collect(scores):
     """Return what is drawn."""
     return forest.collect(scores)
 
 
-def draw(data: pd.DataFrame, scores) -> Figure:
+def draw(data, scores):
     """Draw it."""
     return forest.draw(data, scores)
 '''
@@ -131,9 +128,8 @@ class Project:
         self.call("git", "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", message)
 
     def call(self, *command: str, code: int = 0) -> str:
-        done = subprocess.run(
-            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=600
-        )
+        where = {"cwd": self.folder, "env": self.environment, "timeout": 600}
+        done = subprocess.run(command, capture_output=True, text=True, **where)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
@@ -268,15 +264,9 @@ def test_in_a_clone_there_is_nothing_to_do_and_an_edit_draws_one_figure(stages, 
 def test_a_killed_dvc_is_mended_by_the_next_start(stages):
     """Where it was is found again by the runs themselves; DVC frees its own lock."""
     shutil.rmtree(stages.folder / "runs/tiny/main/dense")
-    command = ["dvc", "repro", "train"]
-    process = subprocess.Popen(
-        command,
-        cwd=stages.folder,
-        env=stages.environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    command, unread = ["dvc", "repro", "train"], dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
+    where = {"cwd": stages.folder, "env": stages.environment}
+    process = subprocess.Popen(command, start_new_session=True, **where, **unread)
     for _ in range(1200):
         if list(stages.folder.glob("runs/tiny/main/dense/seed0/config.yaml")):
             break
@@ -391,9 +381,8 @@ def test_an_experiment_trains_what_it_sets_and_leaves_nothing_behind(stages):
     before = record.read_bytes()
     experiment = "dvc", "exp", "run", "-S", "recipes/scales/tiny.yaml:learning_rate=0.02", "score"
     trained, scored, _ = anew(stages, *experiment)
-    assert trained == {
-        f"runs/tiny/{variant}/{arm}/seed0" for variant in ("main", "official-start") for arm in ("dense", "stem-half")
-    }
+    arms = ("dense", "stem-half")
+    assert trained == {f"runs/tiny/{variant}/{arm}/seed0" for variant in ("main", "official-start") for arm in arms}
     assert {path.split("/")[2] for path in scored} == {"losses", "benchmarks"}
     config = (stages.folder / "runs/tiny/main/dense/seed0/config.yaml").read_text()
     assert "learning_rate: 0.02" in config

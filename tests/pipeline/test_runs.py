@@ -34,9 +34,8 @@ def test_a_run_asked_for_alone_knows_shorter_ones_of_its_stable_phase(make_run, 
     plan = replace(make_plan("smoke", ("paper_audit",), catalog), name="tiny", scale=tiny, runs=arms)
     folders = tmp_path / "data", tmp_path / "runs"
     long = asked_runs(plan, [Address("long", "dense")], *folders)
-    assert [(one.address.variant, one.seed, one.prefixes) for one in long] == [
-        ("long", seed, (tmp_path / f"runs/tiny/short/dense/seed{seed}",)) for seed in (0, 1)
-    ]
+    short = tmp_path / "runs/tiny/short/dense"
+    assert [(one.seed, one.prefixes) for one in long] == [(seed, (short / f"seed{seed}",)) for seed in (0, 1)]
     (plain, _) = asked_runs(plan, [Address(MAIN, "dense")], *folders)
     assert plain.prefixes == ()
 
@@ -49,26 +48,21 @@ def test_runs_that_resume_from_others_are_planned_with_them(sample, tmp_path, mo
     (tmp_path / "data/tiny").mkdir(parents=True)
     (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
     variants, recipe = tmp_path / "recipes/variants.yaml", tmp_path / "recipes/rivals.yaml"
-    variants.write_text(
-        variants.read_text() + "later: {at: tiny, tokens: 768, extends: {sequence: 64, rope: 100000, tables: anew}}\n"
-    )
+    extends = "{sequence: 64, rope: 100000, tables: anew}"
+    variants.write_text(f"{variants.read_text()}later: {{at: tiny, tokens: 768, extends: {extends}}}\n")
     settings = yaml.safe_load(recipe.read_text())
     settings["variants"]["later"] = {"arms": ["dense", "stem-full"], "seeds": 2}
     recipe.write_text(yaml.safe_dump(settings))
     plan = make_plan("tiny", ("rivals",))
     every = {(run.address, run.seed): run for run in runs_of(plan)}
     later, parent = every[Address("later", "stem-full"), 1], every[Address(MAIN, "stem-full"), 1]
-    assert (later.init_from.folder, later.init_from.parent, later.init_from.tables) == (
-        parent.folder,
-        digest(parent.config),
-        "anew",
-    )
+    begun = (later.init_from.folder, later.init_from.parent, later.init_from.tables)
+    assert begun == (parent.folder, digest(parent.config), "anew")
     assert (later.training.sequence, later.training.batch) == (2 * parent.training.sequence, parent.training.batch // 2)
     assert later.model.rope_base == 10 * parent.model.rope_base
     assert {str(address) for (address, _), run in every.items() if run.keep_final_checkpoint} == {"dense", "stem-full"}
-    assert [run.init_from.folder for run in asked_runs(plan, [Address("later", "dense")])] == [
-        every[Address(MAIN, "dense"), seed].folder for seed in (0, 1)
-    ]
+    parents = [every[Address(MAIN, "dense"), seed].folder for seed in (0, 1)]
+    assert [run.init_from.folder for run in asked_runs(plan, [Address("later", "dense")])] == parents
     assert all(run.keep_final_checkpoint for run in asked_runs(plan, [Address(MAIN, "dense")])[:2])
 
 
@@ -84,10 +78,8 @@ def test_shares_are_whole_even_and_keep_runs_with_what_they_resume_from(make_run
     assert [len(share) for share in shares] == [6, 6, 6]
     for share in shares:
         folders = {run.folder.name for run in share}
-        assert all(
-            {name[:-1] for name in folders if name[-1] == seed} == {"dense", "later", "long"}
-            for seed in {name[-1] for name in folders}
-        )
+        seeds = {name[-1] for name in folders}
+        assert folders == {f"{name}{seed}" for name in ("dense", "later", "long") for seed in seeds}
     assert share_of(every, "1/1") == every
     assert share_of(every[:2], "3/3") == []
 

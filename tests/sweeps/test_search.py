@@ -70,9 +70,8 @@ def fake_objective(trial, values, sweep, **_):
     """Best at 0.02 and factor 2, without a training."""
     settings = {key: values.get(key, ARM_FIELDS.get(key)) for key in sweep.space}
     trial.set_user_attr("settings", settings)
-    return (
-        10 * abs(settings["learning_rate"] - 0.02) + 1 / values.get("table_rate_factor", 1.0) + settings["seed"] / 1e6
-    )
+    table = 1 / values.get("table_rate_factor", 1.0)
+    return 10 * abs(settings["learning_rate"] - 0.02) + table + settings["seed"] / 1e6
 
 
 @pytest.fixture
@@ -199,10 +198,8 @@ def test_fields_of_the_scale_reach_the_run_and_name_its_folder(project):
     plain = {"arm": "dense", "learning_rate": 0.01, "seed": 100}
     own = {"embedding_std": 0.7, "head_std": 0.03, "embedding_rate_factor": 2.0}
     own |= {"embedding_decay_factor": 0.0, "warmup": 0.5}
-    run, other, half = (
-        run_of(values, project, "tiny", DATA, OUT, at)
-        for values, at in ((plain | own, "main"), (plain, "main"), (plain, "half"))
-    )
+    asked = ((plain | own, "main"), (plain, "main"), (plain, "half"))
+    run, other, half = (run_of(values, project, "tiny", DATA, OUT, at) for values, at in asked)
     fields = run.model.settings | run.training.model_dump()
     assert {key: fields[key] for key in own} == own
     assert half.training.tokens * 2 == other.training.tokens
@@ -244,9 +241,8 @@ def test_each_arm_of_a_search_has_as_many_trials_and_begins_with_the_grid(projec
     for arm, factor in (("dense", None), ("stem-full", 1.0)):
         tried = [trial.params for trial in every_trial() if trial.user_attrs["settings"]["arm"] == arm]
         begun = tried[:4]
-        assert sorted((own["learning_rate"], own["embedding_std"]) for own in begun) == [
-            (rate, std) for rate in (0.01, 0.02) for std in (0.25, 1.0)
-        ]
+        grid = [(rate, std) for rate in first["learning_rate"] for std in first["embedding_std"]]
+        assert sorted((own["learning_rate"], own["embedding_std"]) for own in begun) == grid
         assert {(own["warmup"], own.get("table_rate_factor")) for own in begun} == {(0.25, factor)}
         assert len({own["learning_rate"] for own in tried}) == 3
 
