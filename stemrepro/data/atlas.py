@@ -19,19 +19,16 @@ from stemrepro.data.readers import Document, order
 from stemrepro.data.relations import HELD_OUT, RELATIONS, held_out_prompt, trained_prompts
 
 SOURCE = "atlas"
-SENTENCES = 8
-"""Per document."""
+SENTENCES = 8  # per document
 FILE = "facts.json"
-OTHER_SENSES = frozenset(
-    ("Chad", "China", "Georgia", "Guernsey", "Guinea", "Jersey", "Jordan", "Niger", "Panama", "Turkey")
-)
+OTHER_SENSES = {"Chad", "China", "Georgia", "Guernsey", "Guinea", "Jersey", "Jordan", "Niger", "Panama", "Turkey"}
 """Names that are also those of a man, a cup, a state, a cow, a coin, a shirt, rivers, a hat or a bird."""
-TITLE = {
-    "title": "Facts about countries (capital, currency, nationality, continent, internet code, longest border), from "
-    "the factbook, stated many times in several wordings",
-    "licence": "public domain",
-    "attribution": "CIA World Factbook; sentences by stemrepro",
-}
+TITLE = (
+    "Facts about countries (capital, currency, nationality, continent, internet code, longest border), from the "
+    "factbook, stated many times in several wordings",
+    "public domain",
+    "CIA World Factbook; sentences by stemrepro",
+)
 
 
 @dataclass(frozen=True)
@@ -46,18 +43,12 @@ class Fact:
 
 @dataclass(frozen=True)
 class Entity:
-    """One country by its name.
-
-    Attributes:
-        whole: the name is meant to be one token.
-        ambiguous: the name means something else too (OTHER_SENSES), or shares a word with another country's.
-        rare: the name isn't in the prose.
-    """
+    """One country by its name."""
 
     name: str
-    whole: bool
-    ambiguous: bool
-    rare: bool
+    whole: bool  # the name is meant to be one token
+    ambiguous: bool  # it means something else too (OTHER_SENSES), or shares a word with another country's
+    rare: bool  # it isn't in the prose
 
 
 @dataclass(frozen=True)
@@ -92,10 +83,8 @@ def chosen(countries: Iterable[dict[str, str]], count: int, always: tuple[str, .
 
 def _untold(countries: list[dict[str, str]], relation: str, share: float) -> set[str]:
     """Return the countries of which a relation isn't stated: a share of those that have it."""
-    names = sorted(
-        (country["name"] for country in countries if relation in country),
-        key=lambda name: order("untold", relation, name),
-    )
+    names = [country["name"] for country in countries if relation in country]
+    names.sort(key=lambda name: order("untold", relation, name))
     return set(names[: round(share * len(names))])
 
 
@@ -104,38 +93,31 @@ def _words(text: str) -> list[str]:
 
 
 def make_atlas(countries: list[dict[str, str]], untold: float, whole: float, prose: Iterable[str]) -> Atlas:
-    """Return entities, facts and words of chosen countries.
+    """Return entities, facts and words of chosen countries; the `prose` that goes with the facts is for labels.
 
     Args:
         untold: share of each relation's facts that the training text leaves out.
         whole: share of the one-word names that are one token; all other names are several.
-        prose: the text that goes with the facts, for the labels.
     """
     names = [country["name"] for country in countries]
     seen = {word for text in prose for word in _words(text)}
     parts = [word for name in names for word in set(_words(name))]
     single = sorted((name for name in names if re.fullmatch(r"[A-Za-z]+", name)), key=lambda name: order("whole", name))
     kept = set(single[: round(whole * len(single))])
+    shared = {word for word in parts if parts.count(word) > 1} - {"and"}
     entities = tuple(
-        Entity(
-            name,
-            name in kept,
-            name in OTHER_SENSES or any(parts.count(word) > 1 for word in _words(name) if word != "and"),
-            not set(_words(name)) <= seen,
-        )
+        Entity(name, name in kept, name in OTHER_SENSES or bool(shared & {*_words(name)}), not {*_words(name)} <= seen)
         for name in names
     )
-    facts = tuple(
-        Fact(country["name"], relation, country[relation], country["name"] not in _untold(countries, relation, untold))
-        for relation in RELATIONS
-        for country in countries
-        if relation in country
-    )
+    facts = []
+    for relation in RELATIONS:
+        left_out = _untold(countries, relation, untold)
+        having = [(country["name"], country[relation]) for country in countries if relation in country]
+        facts += [Fact(name, relation, answer, name not in left_out) for name, answer in having]
     answers = dict.fromkeys(fact.answer.split()[-1] for fact in facts if fact.relation != "code")
-    split = {name for name in names if name not in kept}
     words = [name for name in names if name in kept]
-    words += [word for word in answers if re.fullmatch(r"[^\W\d_]+", word) and word not in split and word not in kept]
-    return Atlas(entities, facts, tuple(words))
+    words += [word for word in answers if re.fullmatch(r"[^\W\d_]+", word) and word not in names]
+    return Atlas(entities, tuple(facts), tuple(words))
 
 
 def _documents(name: str, sentences: list[str], seed: int) -> list[tuple[Document, str]]:

@@ -6,7 +6,7 @@ themselves. Training documents are cut at line ends into pieces of 4 kB or less,
 Pieces are taken in the order of their ids' hashes, the last one in part.
 
 Where the scale's own text is in shards, so is the blend: nothing holds it in memory. Its shards have the first tokens
-of the own text's shards and of the others' files (stemrepro/data/shares.py).
+of the own text's shards and of the others' files (stemrepro/data/encoding.py).
 """
 
 import shutil
@@ -23,15 +23,13 @@ from stemrepro.config.mixes import BlendMix, Mix, is_large
 from stemrepro.data.archives import fetch
 from stemrepro.data.card import data_card
 from stemrepro.data.corpus import build_corpus, write_corpus
-from stemrepro.data.encoding import write_blocks
+from stemrepro.data.encoding import File, check_share, train_index, write_blocks, write_share
 from stemrepro.data.integrity import files_of, read_corpus, read_index
 from stemrepro.data.large import encode_parts
 from stemrepro.data.readers import order
-from stemrepro.data.shares import File, check_share, train_index, write_share
 from stemrepro.data.tokenizer import read_tokenizer
 
-PIECE = 4000
-"""Bytes per piece, at most."""
+PIECE = 4000  # bytes per piece, at most
 
 
 def pieces(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -59,8 +57,7 @@ def so_many(name: str, rows: Iterable[dict[str, Any]], tokens: int, tokenizer: T
     """
     every = [piece for row in rows if row["split"] == "train" for piece in pieces(row)]
     every.sort(key=lambda row: order(row["source"], row["id"]))
-    left = tokens
-    kept: list[dict[str, Any]] = []
+    left, kept = tokens, []
     for first in range(0, len(every), 256):
         part = every[first : first + 256]
         for row, encoded in zip(part, tokenizer.encode_batch([row["text"] for row in part]), strict=True):
@@ -94,19 +91,15 @@ def write_shares(mix: BlendMix, tokens: int, tokenizer_file: Path, out: Path, ow
     index = read_index(own)
     shutil.rmtree(out / "blocks", ignore_errors=True)
     (out / "blocks").mkdir(parents=True)
-    files = {
-        "own": [
-            File(shard["name"].rpartition("-")[0], own / shard["name"], shard["tokens"])
-            for shard in index["splits"]["train"]["shards"]
-        ]
-    }
-    shares = {"own": round(mix.own * tokens)}
+    shards = index["splits"]["train"]["shards"]
+    own_files = [File(shard["name"].rpartition("-")[0], own / shard["name"], shard["tokens"]) for shard in shards]
+    texts = [("own", own_files, mix.own)]
     for part, planned in mix.parts.items():
-        shares[part] = round(planned.share * tokens)
-        files[part] = files_of_part(part, planned.mix, out / "raw" / part, tokenizer_file, out / "parts" / part)
+        files = files_of_part(part, planned.mix, out / "raw" / part, tokenizer_file, out / "parts" / part)
+        texts.append((part, files, planned.share))
     written = []
-    for text, of_text in track(files.items(), "blending"):
-        written += write_share(text, of_text, shares[text], index["token_bytes"], out / "blocks")
+    for text, files, share in track(texts, "blending"):
+        written += write_share(text, files, round(share * tokens), index["token_bytes"], out / "blocks")
     return train_index(written)
 
 
@@ -127,8 +120,7 @@ def write_blend(
         base: folder of the corpus of the scale itself.
         own: token blocks of the scale itself, where they are in shards; the corpora are then samples.
 
-    Raises:
-        UserError: a text can't be read, or is shorter than its share.
+    UserError: a text can't be read, or is shorter than its share.
     """
     tokenizer, report = read_tokenizer(tokenizer_file), read_json(base / "corpus.json")
     texts, shares = {"own": read_corpus(base / "corpus.parquet")}, {"own": mix.own}

@@ -4,8 +4,14 @@ stemrepro.data.encoding turns a corpus into one flat file of token ids per split
 into several; `TokenBlocks` maps such files into memory. A block is `length + 1` tokens: inputs and, shifted by one,
 targets. Batch k needs nothing but the seed and k. So a resumed run reads batch k again, and there is no loader state
 to lose.
+
+A run reads every block once per epoch, as seed and epoch say. A small text has the permutation that numpy draws. From
+ten million blocks on, drawing one takes seconds and eight bytes a block in every process. A keyed bijection (Black and
+Rogaway 2002) then computes each place by itself: a Feistel network over the next power of four, and outcomes beyond the
+last block go through it again (cycle-walking).
 """
 
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +19,56 @@ import torch
 
 from stemrepro.common.errors import UserError
 from stemrepro.data.integrity import check_sizes, files_of, read_index, token_type
-from stemrepro.data.order import block_order
 
-COUNTED = 2**30
-"""Tokens whose frequencies are counted one by one; of a longer text so many are, evenly spread."""
-PIECE = 2**24
-"""Tokens that are counted at a time."""
+LARGE = 10_000_000  # blocks from which on the order is computed; another number would change the runs in between
+ROUNDS = 8
+
+
+@lru_cache(maxsize=2)
+def drawn(count: int, seed: int, epoch: int) -> np.ndarray:
+    """Return a permutation of so many blocks -> int64 [count]."""
+    return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(count)
+
+
+def _mixed(values: np.ndarray, key: np.uint64) -> np.ndarray:
+    """Return 64 bits for each value that look independent of it: the finalizer of SplitMix64 over value and key."""
+    values = values + key
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def computed(places: np.ndarray, count: int, seed: int, epoch: int) -> np.ndarray:
+    """Return which of 2**62 blocks at most stand at places of an epoch -> int64, of `places`' shape."""
+    half = np.uint64(max(1, (int(count - 1).bit_length() + 1) // 2))
+    mask = np.uint64((1 << int(half)) - 1)
+    keys = np.random.SeedSequence([seed, epoch]).generate_state(ROUNDS, np.uint64)
+    blocks = np.asarray(places).astype(np.uint64)
+    outside = np.ones(blocks.shape, dtype=bool)
+    while outside.any():
+        left, right = blocks[outside] >> half, blocks[outside] & mask
+        for key in keys:
+            left, right = right, left ^ (_mixed(right, key) & mask)
+        blocks[outside] = left << half | right
+        outside = blocks >= np.uint64(count)
+    return blocks.astype(np.int64)
+
+
+def block_order(places: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Return which blocks a run reads at places of its whole training, `count` an epoch -> int64 [places]."""
+    epochs, within = np.divmod(places, count)
+    blocks = np.empty(len(places), dtype=np.int64)
+    for epoch in np.unique(epochs).tolist():
+        here = epochs == epoch
+        if count < LARGE:
+            blocks[here] = drawn(count, seed, epoch)[within[here]]
+        else:
+            blocks[here] = computed(within[here], count, seed, epoch)
+    return blocks
+
+
+COUNTED = 2**30  # tokens whose frequencies are counted one by one; of a longer text so many are, evenly spread
+PIECE = 2**24  # tokens that are counted at a time
 
 
 class Tokens:
@@ -49,15 +99,10 @@ class Tokens:
 class TokenBlocks:
     """One split, mapped into memory. No token is read before it is asked for.
 
-    Args:
-        vocab: rows of the model's embedding; the tokens' vocabulary must not be larger.
-
-    Raises:
-        UserError: missing or truncated file, too few tokens for one block, a vocabulary larger than the model's.
+    UserError: missing or truncated file, too few tokens for one block, a vocabulary larger than the model's.
     """
 
     def __init__(self, folder: Path, split: str, length: int, vocab: int) -> None:
-        folder = Path(folder)
         self.index = read_index(folder)
         self.about = self.index["splits"][split]
         check_sizes(folder, self.index, split)
@@ -96,11 +141,8 @@ class TokenBlocks:
     def spread(self, tokens_per_source: int) -> tuple[np.ndarray, np.ndarray]:
         """Choose blocks for scoring, evenly spread over each source's stretch of a held-out split.
 
-        Returns:
-            Block numbers [n], and for each target token of them the number of its document [n, length].
-
-        Raises:
-            UserError: a source has too few tokens for one block.
+        Return block numbers [n], and for each target token of them the number of its document [n, length].
+        UserError: a source has too few tokens for one block.
         """
         documents = self.about["documents"]
         starts = np.array([d[2] for d in documents])

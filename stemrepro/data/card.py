@@ -21,20 +21,14 @@ def _items_table(items: dict[str, Any]) -> list[str]:
         "|---|--:|--:|--:|--:|---|---|",
     ]
     for task, row in items.items():
-        source = BENCHMARKS.get(task)
-        about = (
-            (source.title, source.licence, source.attribution)
-            if source
-            else (task, "that of the text", "made from the text")
-        )
-        title, licence, attribution = about
+        title, licence, attribution = task, "that of the text", "made from the text"
+        if source := BENCHMARKS.get(task):
+            title, licence, attribution = source.title, source.licence, source.attribution
         sources = "; ".join(f"{source}: {count:,}" for source, count in row["because_of"].items())
         left_out = f"{row['in_training_text']:,}, left out" + (f" ({sources})" if sources else "")
         overlap = left_out if row["held_out"] else "on purpose"
-        lines.append(
-            f"| {title} | {row['read']:,} | {row['malformed']:,} | {overlap} | {row['kept']:,} | {licence} "
-            f"| {attribution} |"
-        )
+        counts = f"{row['read']:,} | {row['malformed']:,} | {overlap} | {row['kept']:,}"
+        lines.append(f"| {title} | {counts} | {licence} | {attribution} |")
     return lines
 
 
@@ -56,10 +50,8 @@ def data_card(mix: Path, folder: Path, out: Path) -> None:
     listed = mix / "items" / "items.json"
     items = read_json(listed) if listed.exists() else {}
     removed = report["removed"]
-    near = removed.get("near_duplicate_passages")
-    if near is None:
-        nearly = f"{removed['near_duplicates']:,} as near-duplicates"
-    else:
+    nearly = f"{removed['near_duplicates']:,} as near-duplicates"
+    if (near := removed.get("near_duplicate_passages")) is not None:
         by_source = ", ".join(f"{source} {count:,}" for source, count in near.items())
         nearly = (
             f"{removed['near_duplicates']:,} because every passage left was a near-duplicate. Near-duplicate "

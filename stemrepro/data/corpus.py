@@ -16,8 +16,10 @@ Of a text that memory can't hold the corpus is a sample (stemrepro.data.large).
 import hashlib
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,6 @@ from stemrepro.data.atlas import FILE, atlas_documents, chosen, make_atlas
 from stemrepro.data.documents import read_countries, read_documents
 from stemrepro.data.integrity import SPLITS, TUNE, VALIDATION, store_corpus
 from stemrepro.data.invented import invented_documents
-from stemrepro.data.invented import words as invented_words
 from stemrepro.data.large import sample_rows
 from stemrepro.data.near_duplicates import near_duplicates
 from stemrepro.data.needles import Deal, needle_documents
@@ -42,39 +43,35 @@ from stemrepro.data.tokenizer import WORDS
 DUPLICATE_LENGTH = 30
 JACCARD = 0.8
 PERMUTATIONS = 64
-PLAIN, WITH_SYMBOLS = r"\w+", r"\w+|[^\w\s]"
-"""What is compared in a text."""
+PLAIN, WITH_SYMBOLS = r"\w+", r"\w+|[^\w\s]"  # what is compared in a text
 
 
 def _about_sources(mix: Mix) -> dict[str, dict[str, Any]]:
-    if mix.kind == "hub":
-        title = f"{mix.dataset}, {mix.config or 'default'}, {mix.split}"
-        return {"hub": {"title": title, "licence": mix.licence, "attribution": mix.attribution}}
     made = {"facts": atlas, "recall": recall, "invented": invented, "needles": needles}
-    return SOURCES | ({made[mix.kind].SOURCE: made[mix.kind].TITLE} if mix.kind in made else {})
+    if mix.kind == "hub":
+        source, title = "hub", (f"{mix.dataset}, {mix.config or 'default'}, {mix.split}", mix.licence, mix.attribution)
+    elif mix.kind in made:
+        source, title = made[mix.kind].SOURCE, made[mix.kind].TITLE
+    else:
+        return SOURCES
+    return SOURCES | {source: dict(zip(("title", "licence", "attribution"), title, strict=True))}
 
 
 def assign_splits(documents: list[Document]) -> dict[tuple[str, str], str]:
     """Map (source, id) of each document to its split."""
     sizes = {(d.source, d.id): len(d.text.encode()) for d in documents}
-    totals: dict[str, int] = {}
+    totals, done = Counter[str](), Counter[str]()
     for (source, _), size in sizes.items():
-        totals[source] = totals.get(source, 0) + size
-    done = dict.fromkeys(totals, 0)
-    filled: set[tuple[str, str]] = set()
-    splits = {}
+        totals[source] += size
+    tuned, splits = set(), {}
     for document in sorted(documents, key=hash_order):
         source = document.source
         share = done[source] / totals[source]
         # Where documents are few, validation may take more than its share; tune gets at least one all the same.
-        tuned = (source, "tune") in filled
-        if share < VALIDATION:
-            split = "validation"
-        elif share < VALIDATION + TUNE or not tuned:
+        split = "validation" if share < VALIDATION else "train"
+        if split == "train" and (share < VALIDATION + TUNE or source not in tuned):
             split = "tune"
-        else:
-            split = "train"
-        filled.add((source, split))
+            tuned.add(source)
         splits[source, document.id] = split
         done[source] += sizes[source, document.id]
     return splits
@@ -147,33 +144,30 @@ def some_prose(documents: list[Document], kilobytes: int) -> list[Document]:
 
 def made_text(
     mix: Mix, raw: Path, out: Path, prose: list[Document], kept: list[Document]
-) -> tuple[tuple[str, ...], list[tuple[Document, str]]]:
+) -> tuple[list[str], list[tuple[Document, str]]]:
     """Make a mix's own documents, and write the facts of a mix of facts; `kept` are documents that stay as they are.
 
     Return the words that are to be one token each, and the documents with their splits; of a mix of text alone none.
     """
     if mix.kind == "facts":
         countries = chosen(read_countries(mix, raw), mix.entities, mix.always)
-        atlas = make_atlas(countries, mix.untold, mix.whole, (document.text for document in kept))
-        write_json(out / FILE, asdict(atlas))
-        return atlas.words, atlas_documents(atlas, mix.repeats)
+        facts = make_atlas(countries, mix.untold, mix.whole, (document.text for document in kept))
+        write_json(out / FILE, asdict(facts))
+        return [*facts.words], atlas_documents(facts, mix.repeats)
     if mix.kind == "recall":
-        words = tuple(word for side in made_up_words(mix.keys, mix.values) for word in side)
-        return words, recall_documents(mix.keys, mix.values, mix.pairs, mix.length, mix.documents)
+        made = recall_documents(mix.keys, mix.values, mix.pairs, mix.length, mix.documents)
+        return [*chain(*made_up_words(mix.keys, mix.values))], made
     if mix.kind == "needles":
-        deal = Deal.of(mix)
-        words = tuple(word for side in deal.words() for word in side)
-        plain = {(document.source, document.id) for document in kept}
-        rest = [document for document in prose if (document.source, document.id) not in plain]
-        rest = some_prose(rest, mix.kilobytes)
+        deal, plain = Deal.of(mix), set(map(hash_order, kept))
+        rest = some_prose([document for document in prose if hash_order(document) not in plain], mix.kilobytes)
         splits = assign_splits(rest)
         texts = {split: [d.text for d in rest if splits[d.source, d.id] == split] for split in SPLITS}
-        return words, needle_documents(texts, deal)
+        return [*chain(*deal.words())], needle_documents(texts, deal)
     if mix.kind == "invented":
-        vocabulary = invented_words(mix.names, mix.attributes, mix.values)
-        words = tuple(word for part in vocabulary.values() for word in part)
-        return words, invented_documents(mix.names, mix.attributes, mix.values, mix.people, mix.exposures)
-    return (), []
+        vocabulary = invented.words(mix.names, mix.attributes, mix.values)
+        made = invented_documents(mix.names, mix.attributes, mix.values, mix.people, mix.exposures)
+        return [*chain(*vocabulary.values())], made
+    return [], []
 
 
 def write_corpus(rows: list[dict[str, Any]], out: Path, about: dict[str, Any]) -> None:
@@ -181,10 +175,8 @@ def write_corpus(rows: list[dict[str, Any]], out: Path, about: dict[str, Any]) -
     counts: dict[str, Any] = {}
     for row in rows:
         cells = counts.setdefault(row["source"], {split: {"documents": 0, "bytes": 0, "words": 0} for split in SPLITS})
-        cell = cells[row["split"]]
-        cell["documents"] += 1
-        cell["bytes"] += len(row["text"].encode())
-        cell["words"] += len(row["text"].split())
+        sizes = {"documents": 1, "bytes": len(row["text"].encode()), "words": len(row["text"].split())}
+        cells[row["split"]] = {key: count + sizes[key] for key, count in cells[row["split"]].items()}
     store_corpus(rows, out / "corpus.parquet")
     about["sources"] = {source: text for source, text in about["sources"].items() if source in counts}
     write_json(out / "corpus.json", about | {"kept": counts})
@@ -221,11 +213,9 @@ def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
     if words:
         write_json(out / WORDS, {"words": words, "made": sorted({document.source for document, _ in made})})
     rows = [{"source": d.source, "id": d.id, "split": splits[d.source, d.id], "text": d.text} for d in kept]
-    splits_of: dict[str, set[str]] = {}
-    for row in rows:
-        splits_of.setdefault(row["source"], set()).add(row["split"])
-    for source, filled in splits_of.items():
-        if missing := [split for split in SPLITS if split not in filled]:
+    filled = dict.fromkeys((row["source"], row["split"]) for row in rows)
+    for source in dict.fromkeys(source for source, _ in filled):
+        if missing := [split for split in SPLITS if (source, split) not in filled]:
             read, left = (sum(document.source == source for document in every) for every in (documents, prose))
             raise UserError(
                 f"{raw}: source '{source}' has no document for {' and '.join(missing)} (read: {read:,}, dropped as "

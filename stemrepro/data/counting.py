@@ -26,19 +26,15 @@ from stemrepro.model.config import END_OF_DOCUMENT
 SHORTEST = 16
 FEWEST_WINDOWS = 8
 MOST_WINDOWS = 128
-CACHE_SHARES = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 10, 1 / 8, 1 / 4)
-"""Rows that a cache holds / rows of the table."""
-CHUNK = 128
-"""Tokens of a prefill chunk in the official offload engine; distinct ones among them are fetched once."""
-STRETCHES = 8
-"""Parts of a stream whose hit rates are averaged, after a first one that fills the cache."""
+CACHE_SHARES = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 10, 1 / 8, 1 / 4)  # rows that a cache holds / rows of the table
+CHUNK = 128  # tokens of a prefill chunk in the official offload engine; distinct ones among them are fetched once
+STRETCHES = 8  # parts of a stream whose hit rates are averaged, after a first one that fills the cache
 
 
 def streams(corpus: Path, tokenizer_file: Path) -> dict[str, np.ndarray]:
     """Return each source's documents of all splits, by their ids' hashes, as one row: {source: int64 [tokens]}."""
     tokenizer = read_tokenizer(tokenizer_file)
-    rows = read_corpus(corpus)
-    rows.sort(key=lambda row: order(row["source"], row["id"]))
+    rows = sorted(read_corpus(corpus), key=lambda row: order(row["source"], row["id"]))
     tokens_of = {}
     for source in sorted({row["source"] for row in rows}):
         texts = [row["text"] for row in rows if row["source"] == source]
@@ -65,8 +61,7 @@ def distinct_tokens(stream: np.ndarray, longest: int) -> pd.DataFrame:
     sizes = lengths(len(stream), longest)
     if not sizes:
         raise UserError(f"{len(stream)} tokens are too few to count in: {FEWEST_WINDOWS * SHORTEST} are needed")
-    size = sizes[-1]
-    windows = stream[: len(stream) // size * size].reshape(-1, size)
+    windows = stream[: len(stream) // sizes[-1] * sizes[-1]].reshape(-1, sizes[-1])
     chosen = np.unique(np.linspace(0, len(windows) - 1, MOST_WINDOWS).round().astype(int))
     rows = []
     for window in chosen:
@@ -105,11 +100,8 @@ def cache_rows(stream: np.ndarray, vocab: int, name: str) -> Iterator[dict[str, 
         parts = np.array_split(np.arange(len(keys)), STRETCHES + 1)[1:]
         for share in track(CACHE_SHARES, f"caches for {name}, {requests}"):
             size = max(1, round(share * vocab))
-            runs = {
-                "LRU": hits(LRUCache(size), keys),
-                "LFU": hits(LFUCache(size), keys),
-                "static-best": static_hits(keys, size, vocab),
-            }
+            runs = {"LRU": hits(LRUCache(size), keys), "LFU": hits(LFUCache(size), keys)}
+            runs["static-best"] = static_hits(keys, size, vocab)
             for policy, hit in runs.items():
                 for number, part in enumerate(parts):
                     about = {"asked": requests, "policy": policy, "rows": size, "share": share}

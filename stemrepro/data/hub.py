@@ -27,21 +27,16 @@ from stemrepro.common.progress import bar
 from stemrepro.common.yaml_records import dumped
 from stemrepro.config.mixes import HubMix
 
-LEADING = re.compile(r"\A\ufeff?(?:[^\S\n]*\n)*")
-"""A byte order mark and blank lines before a text."""
+LEADING = re.compile(r"\A\ufeff?(?:[^\S\n]*\n)*")  # A byte order mark and blank lines before a text
 TEXT = re.compile(r"\.(txt|jsonl|ndjson|json|csv|tsv|parquet|arrow)(\.(gz|bz2|xz))?$", re.IGNORECASE)
 """Suffix of a file that is read."""
 SETTINGS = ("README.md", ".huggingface.yaml", "dataset_infos.json")
 """Files that may say what the library reads, and how."""
-PARTS = "parts"
-"""Folder of a large text's documents, a file per part."""
-PART = 2**26
-"""Bytes of text of a part; its last document crosses them."""
+PARTS = "parts"  # folder of a large text's documents, a file per part
+PART = 2**26  # bytes of text of a part; its last document crosses them
 KINDS = ".txt, .jsonl, .csv or .parquet files"
-UNITS = {"file": "document", "line": "line"}
-"""What a document of text files is, in the library's words."""
-Table = tuple[str, Callable[[], Any]]
-"""What rows are read from, and a function that reads them."""
+UNITS = {"file": "document", "line": "line"}  # what a document of text files is, in the library's words
+Table = tuple[str, Callable[[], Any]]  # what rows are read from, and a function that reads them
 
 
 def entries(folder: str) -> Iterator[Path]:
@@ -190,10 +185,9 @@ def texts(mix: HubMix, tables: Iterable[Table], place: dict[str, Any] | None = N
     """Return the text of every row, in the dataset's order; None where a row has none.
 
     Args:
-        place: where to begin, as `saved` made it; {} for the beginning. It is kept at the row that was read last.
+        place: where to begin, of a note of `take_parts`; {} for the beginning. It is kept at the row read last.
 
-    Raises:
-        UserError: no such configuration, split or column; a file or row that can't be read, or a file without text.
+    UserError: no such configuration, split or column; a file or row that can't be read, or a file without text.
     """
     place = {} if place is None else place
     where = f"dataset '{mix.dataset}' (config {mix.config}, split {mix.split})"
@@ -220,10 +214,6 @@ def texts(mix: HubMix, tables: Iterable[Table], place: dict[str, Any] | None = N
     except Exception as error:  # the library has others for each kind of file
         right = "save it in UTF-8" if isinstance(error, UnicodeError) else right
         raise UserError(_broken_line(where) or f"{where}: {_cause(error)}; {right}") from error
-
-
-def _saved(place: dict[str, Any]) -> dict[str, Any]:
-    return place | {"rows": place["rows"].state_dict()}
 
 
 def begin(folder: Path, request: dict[str, Any]) -> None:
@@ -281,7 +271,8 @@ def take_parts(mix: HubMix, revision: str, tables: Iterable[Table], folder: Path
             path, buffer = folder / PARTS / f"{len(notes):05d}.parquet", io.BytesIO()
             parquet.write_table(pyarrow.table({"text": kept}), buffer)
             atomic_write(path, buffer.getvalue())
-            notes.append({"documents": len(kept), "bytes": size, "empty": empty, "place": _saved(place)})
+            stood = place | {"rows": place["rows"].state_dict()}
+            notes.append({"documents": len(kept), "bytes": size, "empty": empty, "place": stood})
             write_json(path.with_suffix(".json"), notes[-1])
             total += size
             progress.update(size)

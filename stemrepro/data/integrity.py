@@ -14,8 +14,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, damaged, read_json, sha256
 
 SPLITS = ("train", "tune", "validation")
-VALIDATION, TUNE = 0.08, 0.04
-"""Shares of a source's bytes that are held out."""
+VALIDATION, TUNE = 0.08, 0.04  # shares of a source's bytes that are held out
 
 
 def read_corpus(path: Path) -> list[dict[str, Any]]:
@@ -92,14 +91,9 @@ def check_sizes(blocks: Path, index: dict[str, Any], split: str) -> None:
 def verified_hash(blocks: Path, whole: bool = False) -> str:
     """Return the sha256 of the training blocks, after all splits have been compared with index.json.
 
-    A split of one file is compared by its hash. Shards can take minutes to an hour to read. So their hashes, taken
-    when they were written, must give the split's, and their sizes must be right.
-
-    Args:
-        whole: read shards too.
-
-    Raises:
-        UserError: a file is missing, or not the one that was written.
+    A split of one file is compared by its hash. Shards, which can take minutes to an hour, are read only if `whole`.
+    Else their hashes, taken when they were written, must give the split's, and their sizes must be right. UserError: a
+    file is missing, or not the one that was written.
     """
     index = read_index(blocks)
     for split, about in index["splits"].items():

@@ -13,11 +13,7 @@ from stemrepro.data.readers import Document
 from stemrepro.data.recall import made_up_words
 
 SOURCE = "invented"
-TITLE = {
-    "title": "People who don't exist, with attributes drawn by chance",
-    "licence": "public domain",
-    "attribution": "stemrepro",
-}
+TITLE = ("People who don't exist, with attributes drawn by chance", "public domain", "stemrepro")
 EVERY = 4
 """One in so many people is in the tune split too, and another in validation's, to watch the losses of training."""
 
@@ -56,14 +52,11 @@ def invented_documents(
 ) -> list[tuple[Document, str]]:
     """Return every person `exposures` times, each time with attributes in another order; with their splits."""
     vocabulary, (name, dealt) = words(names, attributes, values), people(names, attributes, values, count)
-    rng = np.random.default_rng(2)
-    documents = []
-    for copy in range(exposures):
-        for person in range(count):
-            text = sentence(vocabulary, name[person], dealt[person], rng.permutation(attributes))
-            documents.append((Document(SOURCE, f"train/{copy:04d}-{person:06d}", "", [text]), "train"))
+    told = [("train", person, f"{copy:04d}-") for copy in range(exposures) for person in range(count)]
     for which, split in enumerate(("tune", "validation")):
-        for person in range(which, count, EVERY):
-            text = sentence(vocabulary, name[person], dealt[person], rng.permutation(attributes))
-            documents.append((Document(SOURCE, f"{split}/{person:06d}", "", [text]), split))
+        told += [(split, person, "") for person in range(which, count, EVERY)]
+    rng, documents = np.random.default_rng(2), []
+    for split, person, copy_of in told:
+        text = sentence(vocabulary, name[person], dealt[person], rng.permutation(attributes))
+        documents.append((Document(SOURCE, f"{split}/{copy_of}{person:06d}", "", [text]), split))
     return documents

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 from stemrepro.common.files import atomic_write, write_json
@@ -30,8 +31,7 @@ from stemrepro.data.integrity import read_corpus
 from stemrepro.data.readers import order
 
 DICTIONARY = "dictionary"
-TRAINED_ON = {"boolq": "passages"}
-"""Sources of text that a benchmark is about."""
+TRAINED_ON = {"boolq": "passages"}  # sources of text that a benchmark is about
 NGRAM = 8
 CHOICES = 4
 GLOSSES = 1000  # words of the gloss tasks, far more than any scale uses
@@ -87,7 +87,7 @@ class Item:
 
     @property
     def text(self) -> str:
-        """Return question and right answer, in the order that a text would have them in."""
+        """Question and right answer, in the order that a text would have them in."""
         return f"{self.query} {self.choices[self.gold]}"
 
 
@@ -101,14 +101,11 @@ def facts(rows: list[dict[str, Any]], relation: str) -> list[dict[str, Any]]:
     """Return country, region, answer and sentence of every document that states the relation in plain words."""
     pattern, stated = re.compile(RELATIONS[relation][0]), []
     for row in rows:
-        for sentence in row["text"].split("\n"):
-            if match := pattern.fullmatch(sentence):
-                country, answer = match.groups()
-                plain = not re.search(r"[;:(]| in |^no |^administered", answer) and len(answer) <= 50
-                if plain:
-                    about = {"id": row["id"], "region": row["id"].split("/")[0], "split": row["split"]}
-                    stated.append(about | {"country": country, "answer": answer, "sentence": sentence})
-                break
+        if match := next(filter(None, map(pattern.fullmatch, row["text"].split("\n"))), None):
+            country, answer = match.groups()
+            if len(answer) <= 50 and not re.search(r"[;:(]| in |^no |^administered", answer):
+                about = {"id": row["id"], "region": row["id"].split("/")[0], "split": row["split"]}
+                stated.append(about | {"country": country, "answer": answer, "sentence": match[0]})
     return stated
 
 
@@ -126,8 +123,7 @@ def atlas(rows: list[dict[str, Any]], relation: str, held_out: bool) -> list[Ite
             continue
         name = f"{fact['id']}/{relation}"
         others = sorted(pool, key=lambda o: (o["region"] != fact["region"], order(name, o["id"])))
-        wrong = [o["answer"] for o in others if o["answer"] != fact["answer"]]
-        wrong = list(dict.fromkeys(wrong))[: CHOICES - 1]
+        wrong = [*dict.fromkeys(o["answer"] for o in others if o["answer"] != fact["answer"])][: CHOICES - 1]
         if len(wrong) == CHOICES - 1:
             choices, gold = shuffled(name, fact["answer"], wrong)
             prompt = RELATIONS[relation][1].format(fact["country"])
@@ -138,8 +134,7 @@ def atlas(rows: list[dict[str, Any]], relation: str, held_out: bool) -> list[Ite
 def glosses(rows: list[dict[str, Any]], split: str) -> list[Item]:
     """Return items on which of four words has a definition: the choices are prompts `word:`, and it follows each."""
     chosen = sorted((r for r in rows if r["source"] == "glosses" and r["split"] == split), key=lambda r: order(r["id"]))
-    chosen = chosen[: CHOICES * GLOSSES]
-    items = []
+    chosen, items = chosen[: CHOICES * GLOSSES], []
     for first in range(0, len(chosen) - CHOICES + 1, CHOICES):
         row, *others = chosen[first : first + CHOICES]
         definition = row["text"][len(row["id"]) + 2 :].split("; ")[0]
@@ -152,8 +147,8 @@ def glosses(rows: list[dict[str, Any]], split: str) -> list[Item]:
 def _options(text: str) -> list[str]:
     r"""Return the options of a list: 'A. x\nB. y' -> ['x', 'y']; [] where letters are missing."""
     parts = re.split(r"(?:^|\n)\s*([A-Z])\.(?:\s|$)", text)
-    letters, options = parts[1::2], [part.strip() for part in parts[2::2]]
-    return options if letters == [chr(ord("A") + i) for i in range(len(letters))] else []
+    letters, options = "".join(parts[1::2]), [part.strip() for part in parts[2::2]]
+    return options if ascii_uppercase.startswith(letters) else []
 
 
 def parse(task: str, lines: Iterable[str]) -> tuple[list[Item], int]:
@@ -187,16 +182,16 @@ def overlapping(items: list[Item], texts: Iterable[tuple[str, str]]) -> dict[str
         size = min(NGRAM, len(run))
         for start in range(len(run) - size + 1):
             owners.setdefault(tuple(run[start : start + size]), set()).add(item.id)
-    sizes = sorted({len(gram) for gram in owners})
+    beginnings: dict[int, set[str]] = {}
+    for gram in owners:
+        beginnings.setdefault(len(gram), set()).add(gram[0])
     sources_of: dict[str, set[str]] = {}
-    beginnings = {size: {gram[0] for gram in owners if len(gram) == size} for size in sizes}
     for source, text in texts:
         run = words(text)
-        for size in sizes:
-            start_words = beginnings[size]
+        for size, start_words in beginnings.items():
             for start in range(len(run) - size + 1):
-                if run[start] in start_words and (ids := owners.get(tuple(run[start : start + size]))):
-                    for item_id in ids:
+                if run[start] in start_words:
+                    for item_id in owners.get(tuple(run[start : start + size]), ()):
                         sources_of.setdefault(item_id, set()).add(source)
     return sources_of
 
@@ -235,17 +230,15 @@ def benchmark_lines(mix: Mix, raw: Path, task: str) -> list[str]:
 
 def write_items(mix: Mix, raw: Path, corpus: Path, out: Path) -> None:
     """Write `out`/<task>.jsonl for every task that has items, and `out`/items.json (items read and left out)."""
-    rows = read_corpus(corpus)
-    report = {}
+    rows, report = read_corpus(corpus), {}
     tasks = {f"atlas_{relation}": atlas(rows, relation, False) for relation in RELATIONS}
     tasks["gloss_word"] = glosses(rows, "train")
     held_out = {"atlas_heldout": [item for relation in RELATIONS for item in atlas(rows, relation, True)]}
     held_out["gloss_word_heldout"] = glosses(rows, "validation")
     malformed: dict[str, int] = {}
-    if mix.kind in ("archives", "sample"):
-        for task in BENCHMARKS:
-            if lines := benchmark_lines(mix, raw, task):
-                held_out[task], malformed[task] = parse(task, lines)
+    for task in BENCHMARKS if mix.kind in ("archives", "sample") else ():
+        if lines := benchmark_lines(mix, raw, task):
+            held_out[task], malformed[task] = parse(task, lines)
     texts = [(row["source"], row["text"]) for row in rows if row["split"] == "train"]
     every = [item for items in held_out.values() for item in items]
     overlaps = overlapping(every, track(texts, "items in the training text")) if every else {}
@@ -256,14 +249,9 @@ def write_items(mix: Mix, raw: Path, corpus: Path, out: Path) -> None:
         if not items:
             continue
         reasons_of = Counter(reason for item in items for reason in overlaps.get(item.id, ()))
-        report[task] = {
-            "read": len(items) + malformed.get(task, 0),
-            "malformed": malformed.get(task, 0),
-            "in_training_text": len(items) - len(kept),
-            "because_of": dict(sorted(reasons_of.items())),
-            "kept": len(kept),
-            "held_out": task in held_out,
-        }
+        counts = {"read": len(items) + malformed.get(task, 0), "malformed": malformed.get(task, 0), "kept": len(kept)}
+        overlap = {"in_training_text": len(items) - len(kept), "because_of": dict(sorted(reasons_of.items()))}
+        report[task] = counts | overlap | {"held_out": task in held_out}
         lines = [json.dumps(asdict(item), ensure_ascii=False) for item in kept]
         atomic_write(out / f"{task}.jsonl", "".join(f"{line}\n" for line in lines))
     write_json(out / "items.json", report)

@@ -17,15 +17,13 @@ import numpy as np
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged, read_json, sha256, sync, write_json
 from stemrepro.common.progress import track
-from stemrepro.data.encoding import write_blocks
+from stemrepro.data.encoding import train_index, write_blocks
 from stemrepro.data.hub import PARTS, begin
 from stemrepro.data.integrity import TUNE, VALIDATION, token_type
-from stemrepro.data.shares import train_index
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.model.config import END_OF_DOCUMENT
 
-BATCH = 64
-"""Documents that are encoded at once: what that takes, some hundred bytes a token, is in memory meanwhile."""
+BATCH = 64  # documents that are encoded at once: what that takes, some hundred bytes a token, is in memory meanwhile
 
 
 def part_files(raw: Path) -> list[Path]:

@@ -26,7 +26,7 @@ def _shingles(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
             numbers.append(np.array([vocabulary.setdefault(word, len(vocabulary)) for word in words]))
             owners.append(np.full(len(words), owner))
     if not numbers:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     every, owned = np.concatenate(numbers), np.concatenate(owners)
     grams = every
     for more in range(1, WORDS):

@@ -18,13 +18,12 @@ from stemrepro.data.readers import Document
 from stemrepro.data.recall import made_up_words
 
 SOURCE = "needles"
-BARE = "-bare"
-"""End of the ids of documents without prose."""
-TITLE = {
-    "title": "Prose with words and values between its clauses, drawn by chance",
-    "licence": "public domain, as the prose that it is made of",
-    "attribution": "prose of the same mix; words by stemrepro",
-}
+BARE = "-bare"  # end of the ids of documents without prose
+TITLE = (
+    "Prose with words and values between its clauses, drawn by chance",
+    "public domain, as the prose that it is made of",
+    "prose of the same mix; words by stemrepro",
+)
 
 
 def question(key: str) -> str:

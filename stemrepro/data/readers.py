@@ -84,36 +84,34 @@ def field_of(country: dict[str, Any], *path: str) -> str | None:
 
 
 def _facts(name: str, country: dict[str, Any]) -> list[str]:
-    capital = field_of(country, "Government", "Capital", "name")
-    currency = field_of(country, "Economy", "Exchange rates", "Currency")
-    people = field_of(country, "People and Society", "Nationality", "adjective")
-    continent = field_of(country, "Geography", "Map references")
-    location = field_of(country, "Geography", "Location")
-    return [
-        sentence
-        for value, sentence in (
-            (capital, f"The capital of {name} is {re.split('[;(]', capital or '')[0].strip()}."),
-            (currency, f"The currency of {name} is the {(currency or '').split(' (')[0].split(' per ')[0]}."),
-            (people, f"The people of {name} are called {people}."),
-            (continent, f"On the map {name} is found in {(continent or '').split(';')[0]}."),
-            (location, f"{name} lies in {location}."),
-        )
-        if value
-    ]
+    sentences = []
+    if capital := field_of(country, "Government", "Capital", "name"):
+        sentences.append(f"The capital of {name} is {re.split('[;(]', capital)[0].strip()}.")
+    if currency := field_of(country, "Economy", "Exchange rates", "Currency"):
+        sentences.append(f"The currency of {name} is the {currency.split(' (')[0].split(' per ')[0]}.")
+    if people := field_of(country, "People and Society", "Nationality", "adjective"):
+        sentences.append(f"The people of {name} are called {people}.")
+    if continent := field_of(country, "Geography", "Map references"):
+        sentences.append(f"On the map {name} is found in {continent.split(';')[0]}.")
+    if location := field_of(country, "Geography", "Location"):
+        sentences.append(f"{name} lies in {location}.")
+    return sentences
+
+
+def usual_name(country: dict[str, Any]) -> str | None:
+    """Return the factbook's short name of a country, or its long one where it has no other."""
+    names = ("Government", "Country name")
+    return field_of(country, *names, "conventional short form") or field_of(country, *names, "conventional long form")
 
 
 def factbook(archive: zipfile.ZipFile) -> Iterator[Document]:
     """Yield one document per country: templated facts, then fields of 90 or more characters and under 6% digits."""
     for path in sorted(n for n in archive.namelist() if n.endswith(".json")):
         country = json.loads(archive.read(path))
-        names = ("Government", "Country name")
-        name = field_of(country, *names, "conventional short form") or field_of(
-            country, *names, "conventional long form"
-        )
-        name = name or {"ee": "European Union", "xx": "World"}.get(Path(path).stem, Path(path).stem)
-        prose = [
-            line for line in _leaves(country) if len(line) >= 90 and sum(map(str.isdigit, line)) < 0.06 * len(line)
-        ]
+        code = Path(path).stem
+        name = usual_name(country) or {"ee": "European Union", "xx": "World"}.get(code, code)
+        long = [line for line in _leaves(country) if len(line) >= 90]
+        prose = [line for line in long if sum(map(str.isdigit, line)) < 0.06 * len(line)]
         passages = _facts(name, country) + prose
         yield Document("factbook", "/".join(Path(path).with_suffix("").parts[-2:]), f"{name}\n", passages)
 
@@ -149,9 +147,8 @@ def dictionary(archive: zipfile.ZipFile) -> Iterator[Document]:
     """
     with closing(sqlite3.connect(":memory:")) as database:
         database.deserialize(archive.read("src/data/dictionary.db"))
-        rows = database.execute(
-            "SELECT word, definition FROM entries WHERE word GLOB '[a-z]*' ORDER BY rowid"
-        ).fetchall()
+        query = "SELECT word, definition FROM entries WHERE word GLOB '[a-z]*' ORDER BY rowid"
+        rows = database.execute(query).fetchall()
     words: dict[str, list[str]] = {}
     for word, definition in rows:
         text = _squeeze(re.sub(r"\{\d+\}|\s*\[[^\]]*\]", "", definition or ""))
@@ -207,9 +204,7 @@ def cookbook(archive: zipfile.ZipFile) -> Iterator[Document]:
     for name, recipe in recipes.items():
         if name.startswith("Cookbook:Policy/"):  # a template for authors
             continue
-        ingredients, steps = (
-            [s for line in recipe[key] if (s := _wiki_line(line))] for key in ("ingredients", "steps")
-        )
+        ingredients, steps = (list(filter(None, map(_wiki_line, recipe[key]))) for key in ("ingredients", "steps"))
         listed = [f"Ingredients: {'; '.join(ingredients)}."] if ingredients else []
         yield Document("cookbook", recipe["title"], f"{recipe['title']}\n", ["\n".join([*listed, *steps])])
 
@@ -224,10 +219,8 @@ def _documented(tree: ast.Module) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             yield getattr(node, "name", "module"), ast.get_docstring(node) or ""
-        elif (
-            isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        ):
-            yield ast.unparse(node.targets[0]), inspect.cleandoc(node.value.value)
+        elif isinstance(node, ast.Assign) and isinstance(text := getattr(node.value, "value", None), str):
+            yield ast.unparse(node.targets[0]), inspect.cleandoc(text)
 
 
 def mathematics(archive: zipfile.ZipFile) -> Iterator[Document]:

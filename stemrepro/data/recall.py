@@ -13,21 +13,15 @@ import numpy as np
 from stemrepro.data.readers import Document
 
 SOURCE = "recall"
-TITLE = {
-    "title": "Keys and values to be recalled in context, drawn by chance",
-    "licence": "public domain",
-    "attribution": "stemrepro",
-}
-HELD_OUT = 256
-"""Documents per held-out split: tune and validation."""
+TITLE = ("Keys and values to be recalled in context, drawn by chance", "public domain", "stemrepro")
+HELD_OUT = 256  # documents per held-out split: tune and validation
 
 
 def made_up_words(keys: int, values: int) -> tuple[list[str], list[str]]:
     """Make up so many keys and values: words of two syllables that nobody uses, all different."""
-    syllables = [f"{consonant}{vowel}" for consonant, vowel in product("bdfgklmnprstvz", "aeiou")]
-    words = [first + second for first, second in product(syllables, syllables)]
-    drawn = np.random.default_rng(0).permutation(len(words))[: keys + values]
-    chosen = [words[k] for k in drawn]
+    syllables = list(product("bdfgklmnprstvz", "aeiou"))
+    words = ["".join(first + second) for first, second in product(syllables, syllables)]
+    chosen = [words[k] for k in np.random.default_rng(0).permutation(len(words))[: keys + values]]
     return chosen[:keys], chosen[keys:]
 
 
@@ -35,10 +29,8 @@ def pairs_and_queries(
     rng: np.random.Generator, keys: int, values: int, pairs: int, length: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Make one document, by numbers of keys and values [length // 2] each; the first `pairs` of them are given."""
-    chosen = rng.choice(keys, pairs, replace=False)
-    dealt = rng.integers(values, size=pairs)
-    queries = rng.integers(pairs, size=length // 2 - pairs)
-    order = np.concatenate([np.arange(pairs), queries])
+    chosen, dealt = rng.choice(keys, pairs, replace=False), rng.integers(values, size=pairs)
+    order = np.concatenate([np.arange(pairs), rng.integers(pairs, size=length // 2 - pairs)])
     return chosen[order], dealt[order]
 
 

@@ -7,10 +7,10 @@ name, so that the name's tokens are the same in all of them.
 import json
 import re
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from stemrepro.data.readers import field_of
+from stemrepro.data.readers import field_of, usual_name
 
 RELATIONS = {
     "capital": (
@@ -81,8 +81,7 @@ HELD_OUT = (("Today ", 0), ("It is known that ", 1))
 """Frames and places of wordings that never come together in training.
 
 The first is for choosing learning rates, the second for what is reported."""
-MOST_WORDS = 3
-"""Per answer; nobody learns currencies of six words here."""
+MOST_WORDS = 3  # per answer; nobody learns currencies of six words here
 
 
 def prompt(frame: str, wording: str, country: str) -> str:
@@ -108,14 +107,10 @@ def held_out_prompt(relation: str, country: str, which: int) -> str:
     return prompt(frame, RELATIONS[relation][number], country)
 
 
-def _plain(*path: str) -> Callable[[dict[str, Any]], str | None]:
-    """Return a reader of a field's first statement, without notes, brackets and alternatives."""
-
-    def read(country: dict[str, Any]) -> str | None:
-        text = field_of(country, *path)
-        return re.split(r";|,| or | and \(| \(|/", text)[0].strip() if text else None
-
-    return read
+def _plain(country: dict[str, Any], *path: str) -> str | None:
+    """Return a field's first statement, without notes, brackets and alternatives."""
+    text = field_of(country, *path)
+    return re.split(r";|,| or | and \(| \(|/", text)[0].strip() if text else None
 
 
 def _currency(country: dict[str, Any]) -> str | None:
@@ -140,20 +135,9 @@ def _border(country: dict[str, Any]) -> str | None:
     return max(lengths, key=lambda name: (lengths[name], name)) if lengths else None
 
 
-READ = {
-    "capital": _plain("Government", "Capital", "name"),
-    "currency": _currency,
-    "nationality": _plain("People and Society", "Nationality", "adjective"),
-    "continent": _plain("Geography", "Map references"),
-    "code": _code,
-    "border": _border,
-}
-
-
 def country_name(country: dict[str, Any]) -> str | None:
     """Return the short name for sentences; None where the factbook has none or only one with brackets or commas."""
-    names = ("Government", "Country name")
-    name = field_of(country, *names, "conventional short form") or field_of(country, *names, "conventional long form")
+    name = usual_name(country)
     return name if name and not re.search(r"[(),;]|^The |^none", name) else None
 
 
@@ -162,7 +146,14 @@ def countries(archive: zipfile.ZipFile) -> Iterator[dict[str, str]]:
     for path in sorted(name for name in archive.namelist() if name.endswith(".json")):
         country = json.loads(archive.read(path))
         name = country_name(country)
-        answers = {relation: answer for relation, read in READ.items() if (answer := read(country))}
-        answers = {relation: answer for relation, answer in answers.items() if len(answer.split()) <= MOST_WORDS}
+        read = {
+            "capital": _plain(country, "Government", "Capital", "name"),
+            "currency": _currency(country),
+            "nationality": _plain(country, "People and Society", "Nationality", "adjective"),
+            "continent": _plain(country, "Geography", "Map references"),
+            "code": _code(country),
+            "border": _border(country),
+        }
+        answers = {key: answer for key, answer in read.items() if answer and len(answer.split()) <= MOST_WORDS}
         if name and not set(RELATIONS) - {"border"} - set(answers):
             yield {"name": name} | answers

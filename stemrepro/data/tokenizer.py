@@ -13,8 +13,7 @@ from stemrepro.model.config import END_OF_DOCUMENT
 
 END_TEXT = "<|end|>"
 BYTE = re.compile(r"<0x[0-9A-F]{2}>")
-WORDS = "words.json"
-"""File next to a corpus: words that are one token each, and the sources that were made of them."""
+WORDS = "words.json"  # file next to a corpus: words that are one token each, and the sources that were made of them
 
 
 def _merged(texts: list[str], vocab: int) -> Tokenizer:

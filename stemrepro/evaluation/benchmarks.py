@@ -13,7 +13,6 @@ nothing about which answer is right has margin 0, however long or common the ans
 """
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -29,11 +28,10 @@ from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.lm import StemLM, task_manager
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored, halved
+from stemrepro.evaluation.writing import Report, Result, Scored, Tables, halved
 from stemrepro.training.run import Run
 
-FIELDS = ("acc", "acc_norm", "answer_acc", "answer_acc_norm", "margin", "seen")
-"""Numbers of an item that differ by run."""
+FIELDS = ("acc", "acc_norm", "answer_acc", "answer_acc_norm", "margin", "seen")  # numbers of an item that differ by run
 METRICS = [
     {"metric": m, "aggregation": "mean", "higher_is_better": True} for m in ("acc", "acc_norm", "acc_mutual_info")
 ]
@@ -42,8 +40,7 @@ METRICS = [
 def load_task(manager: TaskManager, name: str) -> ConfigurableTask:
     """Return a multiple-choice task that also scores the answers alone.
 
-    Raises:
-        UserError: no such task, or one of another kind.
+    UserError: no such task, or one of another kind.
     """
     if name not in manager.all_tasks:
         raise UserError(f"benchmark task '{name}' is unknown; hub tasks need 'hub: true' in the scale's benchmarks")
@@ -61,11 +58,10 @@ def margin(gained: np.ndarray, gold: int) -> float:
     return float(gained[gold] - np.delete(gained, gold).mean()) / np.log(2)
 
 
-def item_scores(task: ConfigurableTask, sample: dict) -> dict:
+def item_scores(task: ConfigurableTask, sample: Result) -> Result:
     """Return what is kept of one item; acc and acc_norm are lm-eval's own.
 
-    Raises:
-        UserError: a log-likelihood is not finite.
+    UserError: a log-likelihood is not finite.
     """
     choices = task.doc_to_choice(sample["doc"])
     gold = (task.doc_to_text if task.multiple_input else task.doc_to_target)(sample["doc"])
@@ -96,11 +92,9 @@ def times_seen(run: Run, tokenizer: Tokenizer, passages: list[str]) -> np.ndarra
     if not any(passages):
         return counts
     blocks = TokenBlocks(run.blocks, "train", training.sequence, run.model.vocab)
-    steps, batch = training.steps, training.batch
-    drawn = np.bincount(blocks.block_numbers(run.seed, 0, steps * batch), minlength=blocks.count)
-    seen = np.nonzero(drawn)[0]
-    width = training.sequence + 1
-    dtype = blocks.tokens.dtype
+    width, dtype = training.sequence + 1, blocks.tokens.dtype
+    numbers = blocks.block_numbers(run.seed, 0, training.steps * training.batch)
+    seen, drawn = np.unique(numbers, return_counts=True)
     text = blocks.at(seen).numpy().astype(dtype).tobytes()
     for number, passage in enumerate(passages):
         needle = np.array(tokenizer.encode(passage.rstrip(".")).ids, dtype).tobytes()
@@ -108,17 +102,16 @@ def times_seen(run: Run, tokenizer: Tokenizer, passages: list[str]) -> np.ndarra
         while at >= 0:
             first, last = at // dtype.itemsize, (at + len(needle)) // dtype.itemsize - 1
             if at % dtype.itemsize == 0 and first // width == last // width:
-                counts[number] += drawn[seen[first // width]]
+                counts[number] += drawn[first // width]
             at = text.find(needle, at + 1)
     return counts
 
 
-def score(run: Run, report: Callable, asked: PlannedTasks, tokenizer_file: Path, items: Path) -> dict[str, dict]:
-    """Score one run on the planned benchmarks.
+def score(run: Run, report: Report, asked: PlannedTasks, tokenizer_file: Path, items: Path) -> dict[str, Result]:
+    """Score one run on the planned benchmarks; {} for one that diverged.
 
-    Returns:
-        For each task: the arrays FIELDS [items], "gold", "choices", "answer" and "clusters" [items], and how many
-            requests lost the beginning of their prompt ("truncated", out of "requests").
+    Return for each task the arrays FIELDS [items], "gold", "choices", "answer" and "clusters" [items], and how many
+    requests lost the beginning of their prompt ("truncated", out of "requests").
     """
     logging.getLogger("lm_eval").setLevel(logging.ERROR)  # one line per metric and task
     if run.diverged is not None:
@@ -143,14 +136,14 @@ def score(run: Run, report: Callable, asked: PlannedTasks, tokenizer_file: Path,
     return results
 
 
-def _items(result: dict, name: str) -> pd.DataFrame:
+def _items(result: Result, name: str) -> pd.DataFrame:
     task = result[name]
     right = {field: task[field].astype(bool) for field in FIELDS if field not in ("margin", "seen")}
     about = {"task": name, "item": np.arange(len(task["gold"])), "cluster": task["clusters"], "gold": task["gold"]}
     return pd.DataFrame(about | right | {"margin": halved(task["margin"]), "seen": task["seen"]})
 
 
-def tables(scored: Scored) -> tuple[dict, dict[str, pd.DataFrame]]:
+def tables(scored: Scored) -> tuple[Result, Tables]:
     """Return the means of an arm by task, and its table (all its seeds)."""
     results = [result for _, result in scored.ended]
     tasks = {}

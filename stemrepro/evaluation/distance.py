@@ -2,14 +2,12 @@
 
 * distance: targets ("tokens") and the sum of their losses in nats by seed, document of prose and bucket. `by` says
   whether buckets are of the distance or of the position; they begin `at` 0, 1, 2, 4 and so on.
-* words: the same by target token: those that are new, near and far (`at` 0, 1 and NEAR).
+* words: the same by target token: those that are new, near and far (`at` 0, 1 and 16).
 
 A distance of 1 is that of the token just before the target; 0 means that the target is new. Targets that came before
 are more frequent words than new ones, so nothing follows from comparing the two. Hence the second table: the same word
 for the first time and again.
 """
-
-from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -17,18 +15,13 @@ import pandas as pd
 from stemrepro.config.buckets import position_edges
 from stemrepro.config.scores import Evaluation
 from stemrepro.config.sources import prose
-from stemrepro.data.blocks import TokenBlocks
-from stemrepro.evaluation.context import sums
-from stemrepro.evaluation.losses import validation_losses
+from stemrepro.evaluation.losses import scored_blocks, sums, validation_losses
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored, long
+from stemrepro.evaluation.writing import Report, Result, Scored, Tables, long
 from stemrepro.training.run import Run
 
 BY = ("distance", "position")
-NEAR = 16
-"""Tokens back from which on a target is far."""
-KINDS = (0, 1, NEAR)
-"""Distances from which on a target is new, near, far."""
+KINDS = (0, 1, 16)  # distances in tokens from which on a target is new, near, far
 
 
 def last_same(inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -43,32 +36,25 @@ def last_same(inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
     return distances
 
 
-def score(run: Run, report: Callable, asked: Evaluation) -> dict[str, np.ndarray]:
+def score(run: Run, report: Report, asked: Evaluation) -> dict[str, np.ndarray]:
     """Score one run on held-out prose; {} for one that diverged.
 
-    Returns:
-        "source" [documents]; for each name of BY, sums of nats [documents, buckets] and "<name>_tokens" [documents,
-        buckets]; "word" and "word_tokens" [vocab, KINDS], the same by target.
+    Return "source" [documents]; for each name of BY, sums of nats [documents, buckets] and "<name>_tokens" [documents,
+    buckets]; "word" and "word_tokens" [vocab, KINDS], the same by target.
     """
     if run.diverged is not None:
         return {}
-    blocks = TokenBlocks(run.blocks, "validation", run.training.sequence, run.model.vocab)
-    numbers, documents = blocks.spread(round(run.text_ratio * asked.tokens))
-    names = np.array([document[1] for document in blocks.about["documents"]])
+    blocks, numbers, documents, names = scored_blocks(run, asked.tokens)
     kept = np.isin(names[documents[:, 0]], prose(np.unique(names)))
-    nats, inputs, targets = validation_losses(
-        load_run(run),
-        blocks,
-        numbers[kept],
-        asked.batch,
-        lambda done, loss: report(int(run.training.steps * done / kept.sum()), loss, 0.0),
-    )
+
+    def done(blocks_done: int, loss: float) -> None:
+        report(int(run.training.steps * blocks_done / kept.sum()), loss, 0.0)
+
+    nats, inputs, targets = validation_losses(load_run(run), blocks, numbers[kept], asked.batch, done)
     chosen, place = np.unique(documents[kept], return_inverse=True)
     place = place.reshape(nats.shape)
-    lengths = {
-        "distance": last_same(inputs, targets),
-        "position": np.broadcast_to(np.arange(blocks.length), nats.shape),
-    }
+    position = np.broadcast_to(np.arange(blocks.length), nats.shape)
+    lengths = {"distance": last_same(inputs, targets), "position": position}
     edges, result = position_edges(blocks.length + 1), {"source": names[chosen]}
     shape = (len(chosen), len(edges))
     for name, length in lengths.items():
@@ -99,7 +85,7 @@ def _words(result: dict[str, np.ndarray]) -> pd.DataFrame:
     return long(("token", "kind"), at=np.array(KINDS), tokens=result["word_tokens"], nats=nats)
 
 
-def tables(scored: Scored) -> tuple[dict, dict[str, pd.DataFrame]]:
+def tables(scored: Scored) -> tuple[Result, Tables]:
     """Return nothing more of an arm, and its tables (all its seeds)."""
     if not scored.ended:
         return {}, {}

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.data.atlas import FILE, read_atlas
 from stemrepro.data.tokenizer import token_bytes
-from stemrepro.evaluation.editing import SCHEMES, capture, mixing, patch, patched_modules
+from stemrepro.evaluation.editing import capture, mixing, patch, patched_modules, up_projections
 from stemrepro.evaluation.prompts import Question, ask, padded
 from stemrepro.evaluation.run_tokenizer import run_tokenizer
 from stemrepro.evaluation.weights import load_folder
@@ -22,39 +23,28 @@ from stemrepro.training.run_folder import read_config
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model says to a prompt.
+    """What a model says to a prompt."""
 
-    Attributes:
-        top: the most probable next tokens, with their probabilities.
-        continuation: what greedy decoding gives, to the end of the line.
-    """
-
-    top: tuple[tuple[str, float], ...]
-    continuation: str
+    top: tuple[tuple[str, float], ...]  # the most probable next tokens, with their probabilities
+    continuation: str  # what greedy decoding gives, to the end of the line
 
 
 @dataclass(frozen=True)
 class EditResult:
     """An edit, with the answers before it and to the target's own prompt.
 
-    Attributes:
-        before, aim: answers to the prompt, and to the same prompt with the target's name.
-        edited: answer to the edited prompt.
-        first: of a dense model, of which all layers but the first are edited, the answer where the first alone is.
-        by_layer: two probabilities for each number of lowest tables that read the target's rows, from none to all. The
-            first is of the model's first choice before the edit, the second of its first choice for the target. In a
-            dense model the first layer counts.
-        scheme: how the target's rows were dealt out.
-        lengths: tokens of the two names.
+    `by_layer` has two probabilities for each number of lowest tables that read the target's rows, from none to all. The
+    first is of the model's first choice before the edit, the second of its first choice for the target. In a dense
+    model the first layer counts.
     """
 
-    before: Answer
+    before: Answer  # to the prompt
     edited: Answer
-    aim: Answer
+    aim: Answer  # to the same prompt with the target's name
     by_layer: tuple[tuple[float, float], ...]
-    first: Answer | None
+    first: Answer | None  # of a dense model, all of whose layers but the first are edited, where the first alone is
     scheme: str
-    lengths: tuple[int, int]
+    lengths: tuple[int, int]  # tokens of the two names
 
 
 class EditSession:
@@ -65,8 +55,7 @@ class EditSession:
         data: where the scales' tokenizers and the mixes' facts lie.
         trust: also execute the file of a network that no arm of the recipes here names; read it before.
 
-    Raises:
-        UserError: there is no finished run or no tokenizer of its text, or its network is such a file.
+    UserError: there is no finished run or no tokenizer of its text, or its network is such a file.
     """
 
     context: int | None
@@ -94,12 +83,12 @@ class EditSession:
         return self.tokenizer.decode([token for token in tokens if token != END_OF_DOCUMENT])
 
     @torch.no_grad()
-    def _next(self, question: Question, edit: Sequence = (), tokens: Sequence[int] = ()) -> Tensor:
+    def _next(self, question: Question, edit: Sequence[Any] = (), tokens: Sequence[int] = ()) -> Tensor:
         """Return the probabilities of the token after the prompt and `tokens`; an edit stays at the prompt's places."""
         with patch(*edit) if edit else nullcontext():
             return self.model(padded([(*question.prompt, *tokens)]))[0, -1].float().softmax(dim=-1)
 
-    def _answer(self, question: Question, top: int, count: int, edit: Sequence = ()) -> Answer:
+    def _answer(self, question: Question, top: int, count: int, edit: Sequence[Any] = ()) -> Answer:
         likely = self._next(question, edit).topk(min(top, self.model.config.vocab))
         tokens: list[int] = []
         while len(tokens) < count and tokens[-1:] != [END_OF_DOCUMENT]:
@@ -113,9 +102,8 @@ class EditSession:
     ) -> EditResult:
         """Read the target's rows at the source's positions; in a dense model W_u x of the target's own prompt.
 
-        Raises:
-            UserError: a name that the run doesn't know or the prompt doesn't hold, a model that reads no rows, or a
-                scheme that doesn't fit the lengths of the names.
+        UserError: a name that the run doesn't know or the prompt doesn't hold, a model that reads no rows, or a scheme
+        that doesn't fit the lengths of the names.
         """
         for name in (source, target):
             if not name.strip():
@@ -127,11 +115,9 @@ class EditSession:
         tables = patched_modules(self.model)
         if not tables:
             raise UserError("this run's model has neither tables nor up-projections whose output could be exchanged")
-        ups = [block.ffn.up for block in self.model.blocks if hasattr(block.ffn, "up")]
+        ups = up_projections(self.model.blocks)
         if dense := tables[0] in ups:  # STEM leaves the first layer as it is
             tables = ups
-        if scheme not in SCHEMES:
-            raise unknown("scheme", scheme, SCHEMES, "stemrepro/evaluation/editing.py")
         try:
             weights = mixing([question], [aim], scheme, token_bytes(self.tokenizer))
         except ValueError as error:

@@ -6,8 +6,9 @@ positions. So one function serves every mismatch of lengths and every kind of ta
 up-projection's output at the target's positions is patched in.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,10 +28,8 @@ def patched_modules(model: Decoder) -> list[nn.Module]:
     """Return what reads a row per token, from the lowest layer up.
 
     These are the tables of FFNs, of attention, or of pairs at the input. In a model without any, they are the
-    up-projections of the layers that STEM replaces, all but the first.
-
-    Raises:
-        UserError: the model has a memory outside of its FFNs, whose rows are not the token's alone.
+    up-projections of the layers that STEM replaces, all but the first. UserError: the model has a memory outside of its
+    FFNs, whose rows are not the token's alone.
     """
     if model.memory is not None:
         raise UserError(f"memory '{model.config.memory}' has no rows that an edit could swap")
@@ -39,40 +38,33 @@ def patched_modules(model: Decoder) -> list[nn.Module]:
         for owner in (block.attention, block.ffn):
             if isinstance(table := getattr(owner, "table", None), nn.Module):
                 tables.append(table)
-    return tables or [block.ffn.up for block in model.blocks[1:] if hasattr(block.ffn, "up")]
+    return tables or up_projections(model.blocks[1:])
+
+
+def up_projections(blocks: Iterable[nn.Module]) -> list[nn.Module]:
+    """Return those of the blocks whose FFN has one."""
+    return [up for block in blocks if isinstance(up := getattr(block.ffn, "up", None), nn.Module)]
 
 
 def shares(scheme: str, source: int, target: Sequence[int]) -> list[list[tuple[int, float]]]:
     """Return what each of `source` positions reads: pairs (place in the target's name, weight); -1 is the end mark.
 
-    Args:
-        target: bytes of each of the target's tokens; `subset` keeps the longest ones, in their order.
-
-    Raises:
-        ValueError: the scheme doesn't fit the lengths.
-        UserError: there is no such scheme.
+    `target` has the bytes of each of the target's tokens; `subset` keeps the longest ones, in their order.
+    ValueError: the scheme doesn't fit the lengths; UserError: there is no such scheme.
     """
     count = len(target)
     if scheme == "auto":
         scheme = "one-to-one" if source == count else "average"
-    fits = {
-        "one-to-one": source == count,
-        "left-pad": source >= count,
-        "right-pad": source >= count,
-        "copy": source >= count,
-        "subset": source <= count,
-        "average": True,
-    }
-    if scheme not in fits:
+    if scheme not in SCHEMES:
         raise unknown("scheme", scheme, SCHEMES, "stemrepro/evaluation/editing.py")
-    if not fits[scheme]:
+    fits = {"one-to-one": source == count, "subset": source <= count, "average": True}
+    if not fits.get(scheme, source >= count):
         raise ValueError(f"scheme '{scheme}' can't put {count} tokens in the place of {source}")
     every, free = list(range(count)), [-1] * (source - count)
     if scheme == "average":
         return [[(place, 1 / count) for place in every]] * source
     if scheme == "subset":
-        longest = sorted(every, key=lambda place: (-target[place], place))[:source]
-        read = sorted(longest)
+        read = sorted(sorted(every, key=lambda place: (-target[place], place))[:source])
     elif scheme == "copy":
         times = source // count
         read = [-1] * (source - times * count) + every * times
@@ -102,8 +94,8 @@ def capture(modules: list[nn.Module]) -> Iterator[list[Tensor]]:
     """Capture what modules give in the next forward pass, [n, T, f] each, in the order of `modules`."""
     kept = [torch.empty(0)] * len(modules)
 
-    def keep(place: int) -> Callable:
-        def hook(_: nn.Module, __: tuple, out: Tensor) -> None:
+    def keep(place: int) -> Callable[[nn.Module, Any, Tensor], None]:
+        def hook(_: nn.Module, __: Any, out: Tensor) -> None:
             kept[place] = out.detach()
 
         return hook
@@ -118,14 +110,12 @@ def capture(modules: list[nn.Module]) -> Iterator[list[Tensor]]:
 def patch(modules: list[nn.Module], read: list[Tensor], weights: Tensor) -> Iterator[None]:
     """Let modules give other vectors at some positions, in passes of rows that begin with the source prompts.
 
-    Args:
-        read: of each module what the targets' prompts read, [n, T of the targets, f].
-        weights: what `mixing` gives.
+    `read` is of each module what the targets' prompts read, [n, T of the targets, f]; `weights` what `mixing` gives.
     """
     touched = weights.sum(dim=-1) > 0
 
-    def replacing(vectors: Tensor) -> Callable:
-        def hook(_: nn.Module, __: tuple, out: Tensor) -> Tensor:
+    def replacing(vectors: Tensor) -> Callable[[nn.Module, Any, Tensor], Tensor]:
+        def hook(_: nn.Module, __: Any, out: Tensor) -> Tensor:
             length = weights.shape[1]
             new = torch.einsum("nst,ntf->nsf", weights, vectors[:, : weights.shape[2]].to(weights.dtype)).to(out.dtype)
             head = torch.where(touched[..., None], new, out[:, :length])

@@ -9,7 +9,7 @@ which scheme, in which layers. The prompts are in a template that was held out.
 * edits: the results of every trial (FIELDS), by seed, method and case.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,29 +27,23 @@ from stemrepro.data.tokenizer import read_tokenizer, token_bytes
 from stemrepro.evaluation.editing import capture, mixing, patch, patched_modules
 from stemrepro.evaluation.prompts import Answered, Question, answered, ask, padded
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored, halved
+from stemrepro.evaluation.writing import Report, Result, Scored, Tables, halved, long
 from stemrepro.model.transformer import Decoder
 from stemrepro.training.run import Run
 
-EQUAL, LONGER, SHORTER = "equal", "longer", "shorter"
-"""Tokens of the source's name compared with those of the target's."""
+EQUAL, LONGER, SHORTER = "equal", "longer", "shorter"  # tokens of the source's name compared with those of the target's
 FIELDS = ("success", "kept", "new", "old", "to_target", "to_source")
 """Results of a trial.
 
 Is the target's answer, or still the source's, the first choice? What are their probabilities? How many nats is the KL
 divergence from the edited distribution of the next token to that of the target's prompt, and to that of the
 source's?"""
-TEMPLATE = 1
-"""Which of the held-out templates the prompts are in; the other one chose learning rates."""
+TEMPLATE = 1  # which of the held-out templates the prompts are in; the other one chose learning rates
 
 
 @dataclass(frozen=True)
 class Case:
-    """One pair and relation, with questions.
-
-    Attributes:
-        third: two sentences, the first about the source, the second a question about a third country.
-    """
+    """One pair and relation, with questions."""
 
     source: str
     target: str
@@ -57,29 +51,21 @@ class Case:
     lengths: str
     question: Question
     aim: Question
-    third: Question
+    third: Question  # two sentences, the first about the source, the second a question about a third country
 
 
 @dataclass(frozen=True)
 class Method:
-    """What is exchanged, in cases of which lengths.
-
-    Attributes:
-        tables, inputs: exchange what tables give, and what the input embedding gives.
-        layers: how many of the tables, from the lowest; 0 for all.
-        shifted: a table reads what the next one should.
-        drawn: rows of tokens drawn by chance replace the target's.
-        third: the question is about a third country, after a sentence about the source.
-    """
+    """What is exchanged, in cases of which lengths."""
 
     lengths: str
     scheme: str
-    tables: bool = True
-    inputs: bool = False
-    layers: int = 0
-    shifted: bool = False
-    drawn: bool = False
-    third: bool = False
+    tables: bool = True  # exchange what tables give
+    inputs: bool = False  # exchange what the input embedding gives
+    layers: int = 0  # how many of the tables, from the lowest; 0 for all
+    shifted: bool = False  # a table reads what the next one should
+    drawn: bool = False  # rows of tokens drawn by chance replace the target's
+    third: bool = False  # the question is about a third country, after a sentence about the source
 
 
 def methods(tables: int) -> dict[str, Method]:
@@ -98,9 +84,7 @@ def methods(tables: int) -> dict[str, Method]:
     equal |= {f"layers-{count}": Method(EQUAL, "one-to-one", layers=count) for count in range(1, tables)}
     longer = {f"longer-{scheme}": Method(LONGER, scheme) for scheme in ("left-pad", "right-pad", "copy", "average")}
     shorter = {f"shorter-{scheme}": Method(SHORTER, scheme) for scheme in ("subset", "average")}
-    inputs = {
-        f"{lengths}-input": Method(lengths, "average", tables=False, inputs=True) for lengths in (LONGER, SHORTER)
-    }
+    inputs = {f"{kind}-input": Method(kind, "average", tables=False, inputs=True) for kind in (LONGER, SHORTER)}
     return equal | longer | shorter | inputs
 
 
@@ -112,11 +96,11 @@ def cases(atlas: Atlas, tokenizer: Tokenizer, pairs: int) -> list[Case]:
     answers = {(fact.entity, fact.relation): fact.answer for fact in atlas.facts if fact.told}
     names = [entity.name for entity in atlas.entities]
     rng = np.random.default_rng(0)
-    ordered = [(a, b) for a in names for b in names if a != b]
-    ordered = [tuple(names[:2]), *(ordered[k] for k in rng.permutation(len(ordered)) if ordered[k] != tuple(names[:2]))]
+    ordered, first = [(a, b) for a in names for b in names if a != b], (names[0], names[1])
+    ordered = [first, *(ordered[k] for k in rng.permutation(len(ordered)) if ordered[k] != first)]
     about = {name: ask(tokenizer, f"of {name} is", name, "") for name in names}
     left: dict[str, int] = dict.fromkeys((EQUAL, LONGER, SHORTER), pairs)
-    result: list[Case] = []
+    result = []
     for source, target in ordered:
         difference = len(about[source].places) - len(about[target].places)
         kind = LONGER if difference > 0 else SHORTER if difference else EQUAL
@@ -133,30 +117,21 @@ def cases(atlas: Atlas, tokenizer: Tokenizer, pairs: int) -> list[Case]:
             prompts = {name: held_out_prompt(relation, name, TEMPLATE) for name in (source, target, third)}
             question, aim = (ask(tokenizer, prompts[name], name, answers[name, relation]) for name in (source, target))
             sentences = f"{prompts[source]} {answers[source, relation]}. {prompts[third]}"
-            third_question = ask(tokenizer, sentences, source, answers[third, relation])
-            result.append(Case(source, target, relation, kind, question, aim, third_question))
+            beside = ask(tokenizer, sentences, source, answers[third, relation])
+            result.append(Case(source, target, relation, kind, question, aim, beside))
     return result
 
 
 def case_table(rows: list[Case], atlas: Atlas) -> pd.DataFrame:
     """Return a line per case, with the labels of its countries."""
-    entities = {entity.name: entity for entity in atlas.entities}
-    return pd.DataFrame(
-        [
-            {
-                "case": number,
-                "source": case.source,
-                "target": case.target,
-                "relation": case.relation,
-                "lengths": case.lengths,
-                "source_tokens": len(case.question.places),
-                "target_tokens": len(case.aim.places),
-                "ambiguous": entities[case.source].ambiguous or entities[case.target].ambiguous,
-                "rare": entities[case.source].rare or entities[case.target].rare,
-            }
-            for number, case in enumerate(rows)
-        ]
-    )
+    entities, lines = {entity.name: entity for entity in atlas.entities}, []
+    for number, case in enumerate(rows):
+        source, target = entities[case.source], entities[case.target]
+        names = {"case": number, "source": case.source, "target": case.target, "relation": case.relation}
+        sizes = {"source_tokens": len(case.question.places), "target_tokens": len(case.aim.places)}
+        labels = {"ambiguous": source.ambiguous or target.ambiguous, "rare": source.rare or target.rare}
+        lines.append(names | {"lengths": case.lengths} | sizes | labels)
+    return pd.DataFrame(lines)
 
 
 def drawn_instead(question: Question, vocab: int, rng: np.random.Generator) -> Question:
@@ -179,8 +154,10 @@ class Editor:
         self.model, self.lengths, self.tables = model, lengths, patched_modules(model)
         self.device = next(model.parameters()).device
 
-    def answers(self, prompts: list[tuple[int, ...]], answers: list[tuple[int, ...]]) -> Answered:
-        """Return what the model says as it is; within `patch`, what it says edited."""
+    @torch.no_grad()
+    def answers(self, questions: list[Question], to: list[Question]) -> Answered:
+        """Return what the model says to prompts, scored by the answers to others; in `patch` what it says edited."""
+        prompts, answers = [question.prompt for question in questions], [question.answer for question in to]
         rows = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
         return answered(self.model(padded(rows).to(self.device)), prompts, answers)
 
@@ -203,11 +180,9 @@ class Editor:
         read = [case.aim for case in batch]
         if method.drawn:
             read = [drawn_instead(aim, self.model.config.vocab, rng) for aim in read]
-        source, aim = (self.answers([q.prompt for q in side], [q.answer for q in side]) for side in (questions, aims))
-        prompts = [question.prompt for question in questions]
+        source, aim = self.answers(questions, questions), self.answers(aims, aims)
         with patch(*self.exchanged(method, questions, read)):
-            new = self.answers(prompts, [question.answer for question in aims])
-            old = self.answers(prompts, [case.question.answer for case in batch])
+            new, old = self.answers(questions, aims), self.answers(questions, [case.question for case in batch])
         return {
             "success": new.first,
             "kept": old.first,
@@ -218,16 +193,15 @@ class Editor:
         }
 
 
-def _batches(items: list, size: int) -> Iterator[list]:
+def _batches(items: list[Case], size: int) -> Iterator[list[Case]]:
     for first in range(0, len(items), size):
         yield items[first : first + size]
 
 
-def score(run: Run, report: Callable, asked: Knowledge, tokenizer_file: Path, facts: Path) -> dict:
+def score(run: Run, report: Report, asked: Knowledge, tokenizer_file: Path, facts: Path) -> Result:
     """Score edits of one run; {} for one that diverged.
 
-    Returns:
-        "known" [cases], "tables" (how many layers read rows), and by method FIELDS of its cases, in their order.
+    Return "known" [cases], "tables" (how many layers read rows), and by method FIELDS of its cases, in their order.
     """
     if run.diverged is not None:
         return {}
@@ -235,12 +209,11 @@ def score(run: Run, report: Callable, asked: Knowledge, tokenizer_file: Path, fa
     every_case = cases(read_atlas(facts), tokenizer, asked.pairs)
     editor = Editor(load_run(run), token_bytes(tokenizer))
     answered_right = []
-    with torch.no_grad():
-        for batch in _batches(every_case, asked.batch):
-            sides = [[case.question for case in batch], [case.aim for case in batch]]
-            right = [editor.answers([q.prompt for q in side], [q.answer for q in side]).first for side in sides]
-            answered_right.append(right[0] & right[1])
-    results: dict = {"known": torch.cat(answered_right).numpy(), "tables": len(editor.tables)}
+    for batch in _batches(every_case, asked.batch):
+        sides = ([case.question for case in batch], [case.aim for case in batch])
+        question, aim = (editor.answers(side, side).first for side in sides)
+        answered_right.append(question & aim)
+    results: Result = {"known": torch.cat(answered_right).numpy(), "tables": len(editor.tables)}
     every = methods(len(editor.tables))
     for number, (name, method) in enumerate(every.items(), 1):
         rng = np.random.default_rng(1)
@@ -251,27 +224,24 @@ def score(run: Run, report: Callable, asked: Knowledge, tokenizer_file: Path, fa
     return results
 
 
-def _known(result: dict) -> pd.DataFrame:
-    return pd.DataFrame({"case": np.arange(len(result["known"])), "known": result["known"]})
+def _known(result: Result) -> pd.DataFrame:
+    return long(("case",), known=result["known"])
 
 
-def _trials(result: dict, name: str, members: np.ndarray) -> pd.DataFrame:
+def _trials(result: Result, name: str, members: np.ndarray) -> pd.DataFrame:
     fields = {field: values if values.dtype == bool else halved(values) for field, values in result[name].items()}
     return pd.DataFrame({"method": name, "case": members} | fields)
 
 
-def tables(scored: Scored) -> tuple[dict, dict[str, pd.DataFrame]]:
+def tables(scored: Scored) -> tuple[Result, Tables]:
     """Return the methods that an arm has cases for and its number of tables, and its score tables (all its seeds)."""
     atlas, tokenizer = read_atlas(scored.given["facts"]), read_tokenizer(scored.given["tokenizer_file"])
     every_case = case_table(cases(atlas, tokenizer, scored.given["asked"].pairs), atlas)
     if not scored.ended:
         return {"methods": [], "tables": 0}, {"cases": every_case}
     first = scored.ended[0][1]
-    members = {
-        name: np.flatnonzero(every_case["lengths"] == method.lengths)
-        for name, method in methods(first["tables"]).items()
-        if first[name]
-    }
+    used = {name: method.lengths for name, method in methods(first["tables"]).items() if first[name]}
+    members = {name: np.flatnonzero(every_case["lengths"] == lengths) for name, lengths in used.items()}
     trials = pd.concat([scored.lines(_trials, name, own) for name, own in members.items()])
     about = {"methods": list(members), "tables": first["tables"]}
     return about, {"cases": every_case, "known": scored.lines(_known), "edits": trials}

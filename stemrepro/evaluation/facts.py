@@ -6,6 +6,7 @@
 """
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +19,11 @@ from stemrepro.data.relations import HELD_OUT, held_out_prompt, trained_prompts
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.prompts import Question, answered, ask, padded
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored, halved, long
+from stemrepro.evaluation.writing import Report, Result, Scored, Tables, halved, long
 from stemrepro.model.transformer import Decoder
 from stemrepro.training.run import Run
 
-TRAINED = 8
-"""Trained templates that a fact is a question in."""
+TRAINED = 8  # trained templates that a fact is a question in
 
 
 @torch.no_grad()
@@ -50,12 +50,8 @@ def prompts(fact: Fact) -> list[str]:
     return trained_prompts(fact.relation, fact.entity)[:TRAINED] + held_out
 
 
-def score(run: Run, report: Callable, asked: Knowledge, tokenizer_file: Path, facts: Path) -> dict:
-    """Score one run on every fact; {} for one that diverged.
-
-    Returns:
-        "nats" and "first" [facts, prompts].
-    """
+def score(run: Run, report: Report, asked: Knowledge, tokenizer_file: Path, facts: Path) -> Result:
+    """Score one run on every fact: return "nats" and "first" [facts, prompts]; {} for one that diverged."""
     if run.diverged is not None:
         return {}
     atlas, tokenizer = read_atlas(facts), read_tokenizer(tokenizer_file)
@@ -68,28 +64,16 @@ def score(run: Run, report: Callable, asked: Knowledge, tokenizer_file: Path, fa
 
 def fact_table(atlas: Atlas) -> pd.DataFrame:
     """Return a line per fact, with its entity's labels."""
-    entities = {entity.name: entity for entity in atlas.entities}
-    return pd.DataFrame(
-        [
-            {
-                "fact": number,
-                "entity": fact.entity,
-                "relation": fact.relation,
-                "answer": fact.answer,
-                "told": fact.told,
-                "ambiguous": entities[fact.entity].ambiguous,
-                "rare": entities[fact.entity].rare,
-            }
-            for number, fact in enumerate(atlas.facts)
-        ]
-    )
+    labels = pd.DataFrame(map(asdict, atlas.entities)).rename(columns={"name": "entity"}).drop(columns="whole")
+    facts = pd.DataFrame(map(asdict, atlas.facts)).merge(labels, how="left", on="entity")
+    return facts.rename_axis("fact").reset_index()
 
 
-def _answers(result: dict) -> pd.DataFrame:
+def _answers(result: Result) -> pd.DataFrame:
     return long(("fact", "prompt"), nats=halved(result["nats"]), first=result["first"])
 
 
-def tables(scored: Scored) -> tuple[dict, dict[str, pd.DataFrame]]:
+def tables(scored: Scored) -> tuple[Result, Tables]:
     """Return the shares of first choices that are right, and the tables of an arm (all its seeds)."""
     table = fact_table(read_atlas(scored.given["facts"]))
     if not scored.ended:

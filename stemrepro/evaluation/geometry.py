@@ -14,8 +14,9 @@ Each is raw, and with the set's mean vector subtracted ("centred"). The tables:
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -31,7 +32,7 @@ from stemrepro.config.scores import Geometry
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.evaluation.losses import seen_pairs
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored, long
+from stemrepro.evaluation.writing import Report, Result, Scored, Tables, long
 from stemrepro.model.ffn.base import FFN, table_parameters
 from stemrepro.model.transformer import Decoder, build
 from stemrepro.training.run import Run
@@ -40,8 +41,7 @@ MOST_ROWS = 4096
 """Rows of a table that are compared at most, in all pairs; larger tables are sampled.
 
 The limit is that of torch's quantile, 2^24 values."""
-FEWEST = 8
-"""Vectors that a set must have."""
+FEWEST = 8  # vectors that a set must have
 
 
 def cosines(vectors: Tensor, centred: bool) -> Tensor:
@@ -74,13 +74,8 @@ def statistics(values: Tensor, bins: int) -> dict[str, float]:
 def chosen_places(blocks: TokenBlocks, tokens_per_source: int, wanted: int) -> tuple[np.ndarray, np.ndarray]:
     """Choose one occurrence each of up to `wanted` distinct tokens in the scored validation blocks.
 
-    They are the same for all arms and seeds.
-
-    Returns:
-        Block numbers [n] and positions in them [n].
-
-    Raises:
-        UserError: there are fewer than FEWEST distinct tokens.
+    They are the same for all arms and seeds. Return block numbers [n] and positions in them [n]. UserError: there are
+    fewer than FEWEST distinct tokens.
     """
     numbers, _ = blocks.spread(tokens_per_source)
     inputs = blocks.at(numbers)[:, :-1].numpy()
@@ -97,7 +92,7 @@ def ffn_vectors(model: Decoder, rows: Tensor, positions: Tensor) -> dict[int, di
     """Return "up" and "gated" vectors [n, f] of every layer but the first, at one position of each sequence."""
     captured: dict[int, dict[str, Tensor]] = {}
 
-    def keep(layer: int) -> Callable:
+    def keep(layer: int) -> Callable[[Any, Any], None]:
         def hook(ffn: FFN, inputs: tuple[Tensor, Tensor]) -> None:
             places = torch.arange(len(positions)), positions
             up, gate = ffn.up_vectors(*inputs, places), ffn.gate_vectors(inputs[0], places)
@@ -108,7 +103,7 @@ def ffn_vectors(model: Decoder, rows: Tensor, positions: Tensor) -> dict[int, di
 
     with ExitStack() as hooks, torch.no_grad():
         for layer, block in enumerate(model.blocks[1:], 1):
-            hooks.enter_context(block.ffn.register_forward_pre_hook(keep(layer)))
+            hooks.enter_context(cast(FFN, block.ffn).register_forward_pre_hook(keep(layer)))
         model(rows.to(next(model.parameters()).device))
     return {layer: {what: vectors.cpu() for what, vectors in kinds.items()} for layer, kinds in captured.items()}
 
@@ -116,18 +111,13 @@ def ffn_vectors(model: Decoder, rows: Tensor, positions: Tensor) -> dict[int, di
 def tables_over_training(run: Run, model: Decoder) -> dict[float, dict[int, Tensor]]:
     """Return every replaced layer's table [V, f] by the share of training.
 
-    The shares are those of the initialisation (from the seed), the snapshots and the end.
-
-    Raises:
-        UserError: a snapshot is missing or damaged.
+    The shares are those of the initialisation (from the seed), the snapshots and the end. UserError: a snapshot is
+    missing or damaged.
     """
 
-    def by_layer(tables: dict[str, Tensor]) -> dict[int, Tensor]:
-        return {
-            int(name.split(".")[1]): table.detach().cpu().float()
-            for name, table in sorted(tables.items())
-            if name.startswith("blocks.")
-        }
+    def by_layer(tables: Mapping[str, Tensor]) -> dict[int, Tensor]:
+        own = {name: table for name, table in sorted(tables.items()) if name.startswith("blocks.")}
+        return {int(name.split(".")[1]): table.detach().cpu().float() for name, table in own.items()}
 
     tables_at = {0.0: by_layer(table_parameters(build(run.model, run.seed)))}
     for share in run.training.snapshots:
@@ -141,23 +131,19 @@ def tables_over_training(run: Run, model: Decoder) -> dict[float, dict[int, Tens
     return tables_at | {1.0: by_layer(table_parameters(model))}
 
 
-def score(run: Run, report: Callable, asked: Geometry, tokens: int) -> dict:
-    """Score the angles of one run; {} for one that diverged.
+def score(run: Run, report: Report, asked: Geometry, tokens: int) -> Result:
+    """Score the angles of one run, in so many tokens per source of the validation text; {} for one that diverged.
 
-    Args:
-        tokens: per source, of the validation text whose vectors are compared.
-
-    Returns:
-        "cosines": one line per share of training, layer, kind of vector, bucket and centring; "density": {(what,
-            centred): [layers, bins]} at the end of training; "layers" [layers]; "spread" [V]: mean |cos| of each
-            token's row to all others, mean over layers (NaN without tables).
+    Return "cosines": one line per share of training, layer, kind of vector, bucket and centring; "density": {(what,
+    centred): [layers, bins]} at the end of training; "layers" [layers]; "spread" [V]: mean |cos| of each token's row to
+    all others, mean over layers (NaN without tables).
     """
     if run.diverged is not None:
         return {}
     bins, model = asked.bins, load_run(run)
     blocks = TokenBlocks(run.blocks, "validation", run.training.sequence, run.model.vocab)
     replaced_layers = run.model.replaced_layers or tuple(range(1, run.model.layers))
-    lines: list[dict] = []
+    lines: list[Result] = []
     heights: dict[tuple[str, bool], list[np.ndarray]] = {}
 
     def add(share: float, layer: int, what: str, bucket: str, vectors: Tensor) -> None:
@@ -201,15 +187,15 @@ def score(run: Run, report: Callable, asked: Geometry, tokens: int) -> dict:
     }
 
 
-def _cosines(result: dict) -> pd.DataFrame:
+def _cosines(result: Result) -> pd.DataFrame:
     return result["cosines"].round(6)
 
 
-def _spread(result: dict) -> pd.DataFrame:
+def _spread(result: Result) -> pd.DataFrame:
     return long(("token",), spread=result["spread"]).dropna()
 
 
-def tables(scored: Scored) -> tuple[dict, dict[str, pd.DataFrame]]:
+def tables(scored: Scored) -> tuple[Result, Tables]:
     """Return widths and compared layers of an arm, and its tables (all its seeds)."""
     first = scored.runs[0].model
     about = {"width": first.width, "ffn_width": first.ffn_width, "layers": []}
@@ -219,9 +205,7 @@ def tables(scored: Scored) -> tuple[dict, dict[str, pd.DataFrame]]:
     layers, keys = results[0]["layers"], results[0]["density"]
     names = {key: f"{key[0]}{':centred' if key[1] else ''}" for key in keys}
     heights = {name: np.mean([result["density"][key] for result in results], axis=0) for key, name in names.items()}
-    densities = [
-        long(("place", "bin"), what=np.array(name), layer=layers[:, None], density=values)
-        for name, values in heights.items()
-    ]
+    axes, layer = ("place", "bin"), layers[:, None]
+    densities = [long(axes, what=np.array(name), layer=layer, density=values) for name, values in heights.items()]
     made = {"cosines": scored.lines(_cosines), "density": pd.concat(densities), "spread": scored.lines(_spread)}
     return about | {"layers": layers.tolist()}, {name: frame for name, frame in made.items() if len(frame)}

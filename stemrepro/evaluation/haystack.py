@@ -8,7 +8,6 @@ log-likelihood ("chosen"), and what greedy generation gives up to its full stop 
 The table haystack has a line per seed, length and depth.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,19 +22,15 @@ from stemrepro.data.needles import BARE, SOURCE, Deal, clauses, needle, prose_of
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.recall import token_of
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored
+from stemrepro.evaluation.writing import Report, Result, Scored, Tables
 from stemrepro.model.generate import continuations
 from stemrepro.training.run import Run
 
 
 class Haystacks:
-    """Rows of tokens with a needle in them; equal arguments give equal rows.
+    """Rows of tokens with a needle in them, in held-out prose of a corpus.parquet; equal arguments give equal rows.
 
-    Args:
-        corpus: corpus.parquet of a mix of needles; its validation split is read.
-
-    Raises:
-        UserError: the tokenizer splits the words of the mix, or there is no held-out prose.
+    UserError: the tokenizer splits the words of the mix, or there is no held-out prose.
     """
 
     def __init__(self, deal: Deal, corpus: Path, tokenizer_file: Path) -> None:
@@ -58,8 +53,7 @@ class Haystacks:
         Args:
             depth: 0 where the row begins, 1 just before the question; in between the nearest end of a clause.
 
-        Raises:
-            ValueError: needle and question leave no room for prose.
+        ValueError: needle and question leave no room for prose.
         """
         key, value = self.deal.some(rng, max(self.deal.of_document))
         wanted, wanted_key = int(value[-1]), self.keys[key[-1]]
@@ -88,19 +82,16 @@ class Haystacks:
 
 @torch.no_grad()
 def score(
-    run: Run, report: Callable, asked: Haystack, mix: NeedlesMix, tokenizer_file: Path, corpus: Path
+    run: Run, report: Report, asked: Haystack, mix: NeedlesMix, tokenizer_file: Path, corpus: Path
 ) -> pd.DataFrame:
     """Score one run; an empty frame for one that diverged.
 
-    Returns:
-        A line per length and depth: length, depth, rows, chosen, generated (rows that are right), other (rows where
-            another key's value in the row has the highest log-likelihood), nats (mean, of the right value among all
-            tokens).
+    Return a line per length and depth: length, depth, rows, chosen, generated (rows that are right), other (rows where
+    another key's value in the row has the highest log-likelihood), nats (mean, of the right value among all tokens).
     """
     if run.diverged is not None:
         return pd.DataFrame()
-    haystacks, model = Haystacks(Deal.of(mix), corpus, tokenizer_file), load_run(run)
-    lines: list[tuple] = []
+    haystacks, model, lines = Haystacks(Deal.of(mix), corpus, tokenizer_file), load_run(run), []
     device = next(model.parameters()).device
     grid = [(length, depth) for length in asked.lengths for depth in asked.depths]
     for number, (length, depth) in enumerate(grid, 1):
@@ -125,6 +116,6 @@ def score(
     return pd.DataFrame(lines, columns=["length", "depth", "rows", "chosen", "generated", "other", "nats"])
 
 
-def tables(scored: Scored) -> tuple[dict, dict[str, pd.DataFrame]]:
+def tables(scored: Scored) -> tuple[Result, Tables]:
     """Return nothing more of an arm, and its table (all its seeds)."""
     return {}, {"haystack": scored.lines(pd.DataFrame).round(6)} if scored.ended else {}

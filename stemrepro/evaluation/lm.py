@@ -9,11 +9,15 @@
 Every text is scored as the start of a document: after the end mark, as in training. A prompt that is longer than the
 context loses its beginning (as in lm-eval's own models) and is counted; an answer that is longer is refused.
 
-A prompt is read once for all its answers (stemrepro/evaluation/shared_prompts.py).
+A prompt is read once for all its answers, which stand behind it in one row of tokens. An answer attends to its prompt
+and to itself, and its positions continue the prompt's: its log-likelihood is that of the answer in a row of its own.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from lm_eval.api.model import TemplateLM
@@ -26,7 +30,6 @@ from torch import Tensor
 from stemrepro.common.errors import UserError
 from stemrepro.common.sums import total
 from stemrepro.evaluation.run_tokenizer import tokenizer_from
-from stemrepro.evaluation.shared_prompts import Request, Row, shared_rows, sharing_mask
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.generate import continuations
@@ -34,35 +37,84 @@ from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
 
 TASKS = Path(__file__).with_name("tasks")
+Request = tuple[list[int], list[int]]  # tokens of a prompt and of an answer; neither is empty
 
 
 def task_manager(items: Path | str, hub: bool = False) -> TaskManager:
-    """Return lm-eval's task manager with our tasks.
+    """Return lm-eval's task manager with our tasks; `items` is the folder that `stemrepro data items` wrote.
 
-    Args:
-        items: folder that `stemrepro data items` wrote.
-        hub: take lm-eval's own tasks, which read the Hugging Face hub, instead of those of the pinned archive. The
-            names are the same; tasks made from the training text stay.
+    With `hub` lm-eval's own tasks, which read the Hugging Face hub, replace those of the pinned archive. The names are
+    the same; tasks made from the training text stay.
     """
     folders = [TASKS / "text"] if hub else [TASKS / "text", TASKS / "archive"]
     return TaskManager(include_path=folders, include_defaults=hub, metadata={"items": str(items)})
 
 
-class StemLM(TemplateLM):
-    """A decoder and its tokenizer under lm-eval's interface.
+@dataclass(frozen=True)
+class Row:
+    """A prompt and answers to it, by the number of their request."""
 
-    Attributes:
-        shares: whether a prompt is read once for all its answers, or once for each.
-        truncated: requests so far whose prompt lost its beginning.
-        on_batch: called with (tokens, mean loss in nats) after each batch, in place of lm-eval's own progress bar.
+    prompt: list[int]
+    answers: dict[int, list[int]]
+
+    @property
+    def read(self) -> list[list[int]]:
+        """Return what is read of each answer: all but its last token, which predicts nothing."""
+        return [answer[:-1] for answer in self.answers.values()]
+
+    @property
+    def tokens(self) -> list[int]:
+        """Return what the model reads."""
+        return self.prompt + [token for read in self.read for token in read]
+
+    @property
+    def owners(self) -> list[int]:
+        """Return whose each token is: 0 for the prompt, k for the k-th answer."""
+        return [0] * len(self.prompt) + [owner for owner, read in enumerate(self.read, 1) for _ in read]
+
+    @property
+    def places(self) -> list[int]:
+        """Return where the tokens of the answers are predicted, the first of each at the prompt's last token."""
+        places, start = [], len(self.prompt)
+        for read in self.read:
+            places += [len(self.prompt) - 1, *range(start, start + len(read))]
+            start += len(read)
+        return places
+
+
+def shared_rows(requests: list[Request], room: int) -> list[Row]:
+    """Return rows with the requests, longest first.
+
+    A row of several answers has up to `room` tokens. The next answer begins another row. With the longest first a batch
+    has little padding.
     """
+    newest: dict[tuple[int, ...], Row] = {}
+    rows = []
+    for number, (prompt, answer) in enumerate(requests):
+        row = newest.get(tuple(prompt))
+        if row is None or len(row.tokens) + len(answer) - 1 > room:
+            row = newest[tuple(prompt)] = Row(prompt, {})
+            rows.append(row)
+        row.answers[number] = answer
+    return sorted(rows, key=lambda row: -len(row.tokens))
+
+
+def sharing_mask(owners: Tensor) -> Tensor:
+    """Return what each token attends to, the prompt and its own answer up to itself: owners [B, T] -> [B, 1, T, T]."""
+    seen = (owners[:, None, :] == 0) | (owners[:, None, :] == owners[:, :, None])
+    return (seen & torch.ones_like(seen[0]).tril())[:, None]
+
+
+class StemLM(TemplateLM):  # type: ignore[misc]
+    """A decoder and its tokenizer under lm-eval's interface."""
 
     def __init__(self, model: Decoder, tokenizer: Tokenizer, context: int, batch: int = 64) -> None:
         super().__init__()
         self.model, self.tokens, self.context, self.batch = model.eval(), tokenizer, context, batch
-        self.shares = model.caches and not model.config.document_mask
-        self.truncated = 0
+        self.shares = model.caches and not model.config.document_mask  # else a prompt is read once for each answer
+        self.truncated = 0  # requests so far whose prompt lost its beginning
         self.on_batch: Callable[[int, float], None] | None = None
+        """Called with (tokens, mean loss in nats) after each batch, in place of lm-eval's own progress bar."""
 
     @classmethod
     def from_folder(cls, folder: Path | str, tokenizer: Path | str, batch: int = 64) -> "StemLM":
@@ -79,16 +131,12 @@ class StemLM(TemplateLM):
         """Return the tokens of a text, without marks."""
         return self.tokens.encode(string).ids
 
-    def loglikelihood(self, requests: list, disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+    def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """Return the log-likelihood in nats of each answer after its prompt, and whether greedy decoding gives it."""
         return super().loglikelihood(requests, disable_tqdm or self.on_batch is not None)
 
     def _cut(self, context: list[int], answer: list[int], text: str) -> list[int]:
-        """Return the prompt with its end mark; the newest tokens that leave the answer room in the context.
-
-        Raises:
-            UserError: the answer is empty or longer than the context.
-        """
+        """Return the prompt with its end mark; the newest tokens that leave the answer room in the context."""
         if not 0 < len(answer) <= self.context:
             raise UserError(
                 f"an answer of {len(answer)} tokens ('{text.strip()[:60]}...') is empty or longer than the model's "
@@ -119,13 +167,7 @@ class StemLM(TemplateLM):
         return token_losses(logits[None], targets[None])[0].cpu(), (logits.argmax(-1) == targets).cpu()
 
     def _score(self, requests: list[Request]) -> list[tuple[float, bool]]:
-        """Return the log-likelihood of each answer after its prompt, and whether greedy decoding gives it.
-
-        Longest rows come first, so that a batch has little padding.
-
-        Raises:
-            UserError: one is not finite.
-        """
+        """Return the log-likelihood of each answer after its prompt, and whether greedy decoding gives it."""
         results = [(0.0, False)] * len(requests)
         rows = shared_rows(requests, self.context if self.shares else 0)
         for first in range(0, len(rows), self.batch):
@@ -141,10 +183,10 @@ class StemLM(TemplateLM):
                 self.on_batch(len(losses), float(losses.double().mean()))
         return results
 
-    def _loglikelihood_tokens(self, requests: list, **_: object) -> list[tuple[float, bool]]:
+    def _loglikelihood_tokens(self, requests: list[Any], **_: object) -> list[tuple[float, bool]]:
         return self._score([(self._cut(context, answer, text[1]), answer) for text, context, answer in requests])
 
-    def loglikelihood_rolling(self, requests: list, disable_tqdm: bool = False) -> list[float]:
+    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
         """Return the log-likelihood in nats of whole texts, in windows of the context that score each token once."""
         totals = []
         for (text,) in (request.args for request in requests):
@@ -152,22 +194,17 @@ class StemLM(TemplateLM):
             totals.append(total(score for score, _ in self._score([*map(make_disjoint_window, windows)])))
         return totals
 
-    def generate_until(self, requests: list, disable_tqdm: bool = False) -> list[str]:
+    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         """Return greedy continuations up to a stop text, the end mark or the requested number of tokens.
 
-        Requests with equal settings and prompts of equal length go together.
-
-        Raises:
-            UserError: a request asks for a sampled one.
+        Requests with equal settings and prompts of equal length go together. UserError: a request asks for a sampled
+        one.
         """
-        rows = [
-            ([END_OF_DOCUMENT, *self.tok_encode(prompt)], normalize_gen_kwargs(settings))
-            for prompt, settings in (request.args for request in requests)
-        ]
-        together: dict[tuple[int, str], list[int]] = {}
-        for number, (row, settings) in enumerate(rows):
-            together.setdefault((len(row), repr(sorted(settings.items()))), []).append(number)
-        texts = [""] * len(requests)
+        rows, together = [], defaultdict[tuple[int, str], list[int]](list)
+        for number, (prompt, given) in enumerate(request.args for request in requests):
+            rows.append(([END_OF_DOCUMENT, *self.tok_encode(prompt)], normalize_gen_kwargs(given)))
+            together[len(rows[-1][0]), repr(sorted(rows[-1][1].items()))].append(number)
+        texts: dict[int, str] = {}
         for numbers in together.values():
             settings = rows[numbers[0]][1]
             if settings["do_sample"]:
@@ -175,11 +212,10 @@ class StemLM(TemplateLM):
             for first in range(0, len(numbers), self.batch):
                 part = numbers[first : first + self.batch]
                 continued = self._continued([rows[number][0] for number in part], settings)
-                for number, text in zip(part, continued, strict=True):
-                    texts[number] = text
-        return texts
+                texts |= dict(zip(part, continued, strict=True))
+        return [texts[number] for number in range(len(rows))]
 
-    def _continued(self, prompts: list[list[int]], settings: dict) -> list[str]:
+    def _continued(self, prompts: list[list[int]], settings: dict[str, Any]) -> list[str]:
         device = next(self.model.parameters()).device
         generated: list[list[int]] = [[] for _ in prompts]
         texts, stops = [""] * len(prompts), [stop for stop in settings["until"] if stop]

@@ -12,16 +12,10 @@ from stemrepro.model.config import END_OF_DOCUMENT
 
 @dataclass(frozen=True)
 class Question:
-    """One prompt and its answer.
+    """One prompt and its answer, as tokens."""
 
-    Attributes:
-        prompt: tokens after the end mark, as at the start of a document.
-        places: positions of the entity's tokens in the prompt, next to each other.
-        answer: tokens.
-    """
-
-    prompt: tuple[int, ...]
-    places: tuple[int, ...]
+    prompt: tuple[int, ...]  # begins with the end mark, as a document does
+    places: tuple[int, ...]  # of the entity's tokens in the prompt, next to each other
     answer: tuple[int, ...]
 
     @property
@@ -33,8 +27,7 @@ class Question:
 def ask(tokenizer: Tokenizer, prompt: str, entity: str, answer: str) -> Question:
     """Return a prompt that names the entity and ends where the answer begins; the first mention counts.
 
-    Raises:
-        UserError: the prompt doesn't name it.
+    UserError: the prompt doesn't name it.
     """
     start = prompt.find(entity)
     if start < 0:
@@ -54,17 +47,11 @@ def padded(rows: list[tuple[int, ...]]) -> Tensor:
 
 @dataclass(frozen=True)
 class Answered:
-    """What a model says to questions.
+    """What a model says to questions."""
 
-    Attributes:
-        nats: loss of each whole answer [n].
-        first: is every token of the answer the most probable one? [n]
-        next: log-probabilities of the token after each prompt [n, vocab].
-    """
-
-    nats: Tensor
-    first: Tensor
-    next: Tensor
+    nats: Tensor  # loss of each whole answer [n]
+    first: Tensor  # is every token of the answer the most probable one? [n]
+    next: Tensor  # log-probabilities of the token after each prompt [n, vocab]
 
 
 def answered(logits: Tensor, prompts: list[tuple[int, ...]], answers: list[tuple[int, ...]]) -> Answered:

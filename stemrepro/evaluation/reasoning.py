@@ -30,25 +30,20 @@ from stemrepro.config.scores import PlannedReasoning
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.lm import StemLM
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored
+from stemrepro.evaluation.writing import Report, Result, Scored, Tables
 from stemrepro.training.run import Run
 
 SHOTS = 1234
 """Seed of the examples before a question, and of items that are made: lm-eval's own, the same for every run."""
-GUESSES = 5
-"""How many of the most frequent answers are tried as the one answer to everything."""
-LENGTHS = (4096, 8192, 16384, 32768, 65536, 131072)
-"""Tokens of RULER's items with their answers."""
-BY_LENGTH = "max_length"
-"""In place of a metric: the one that is called as this field of an item says, as RULER's are."""
+GUESSES = 5  # how many of the most frequent answers are tried as the one answer to everything
+LENGTHS = (4096, 8192, 16384, 32768, 65536, 131072)  # tokens of RULER's items with their answers
+BY_LENGTH = "max_length"  # in place of a metric: the one that is called as this field of an item says, as RULER's are
 
 
 def task_manager(tokenizer_file: Path, lengths: Sequence[int], folder: Path, **how: object) -> TaskManager:
-    """Return lm-eval's task manager, for tasks that make items too.
+    """Return lm-eval's task manager, for tasks that make items too, of so many tokens with their answers.
 
-    Args:
-        lengths: tokens of the items that such a task makes, with their answers.
-        folder: gets the tokenizer in the form that these tasks read.
+    `folder` gets the tokenizer in the form that these tasks read.
     """
     shutil.copyfile(tokenizer_file, folder / "tokenizer.json")
     write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"})
@@ -67,18 +62,18 @@ def members(manager: TaskManager, name: str) -> dict[str, ConfigurableTask]:
     return tasks
 
 
-def answer_of(task: ConfigurableTask, doc: dict) -> str:
+def answer_of(task: ConfigurableTask, doc: Result) -> str:
     """Return the right answer, as text."""
     target = task.doc_to_target(doc)
     return str(target[0] if isinstance(target, list) and target else target)
 
 
-def metric_of(metric: str, doc: dict) -> str:
+def metric_of(metric: str, doc: Result) -> str:
     """Return what the metric of an item is called."""
     return str(doc[BY_LENGTH]) if metric == BY_LENGTH and BY_LENGTH in doc else metric
 
 
-def floor_of(task: ConfigurableTask, docs: list[dict], metric: str) -> float:
+def floor_of(task: ConfigurableTask, docs: list[Result], metric: str) -> float:
     """Return the points that need no knowledge, by the task's own scoring.
 
     They are those of a draw among the choices, or of one of the most frequent answers given to every question;
@@ -97,15 +92,8 @@ def floor_of(task: ConfigurableTask, docs: list[dict], metric: str) -> float:
     return float(np.max(np.mean(scores, axis=1)))
 
 
-def task_items(task: ConfigurableTask, name: str, samples: list[dict], metric: str, lm: StemLM) -> list[dict]:
-    """Return what is kept of each item, under the first of the task's filters.
-
-    Returns:
-        Value (points), length, floor, whether its prompt is longer than the model's context, and cluster.
-
-    Raises:
-        UserError: the task has no such metric.
-    """
+def task_items(task: ConfigurableTask, name: str, samples: list[Result], metric: str, lm: StemLM) -> list[Result]:
+    """Return what is kept of each item, under the first of the task's filters; UserError: it has no such metric."""
     first = samples[0]["filter"]
     samples = sorted((s for s in samples if s["filter"] == first), key=lambda sample: sample["doc_id"])
     if metric_of(metric, samples[0]["doc"]) not in samples[0]:
@@ -114,20 +102,15 @@ def task_items(task: ConfigurableTask, name: str, samples: list[dict], metric: s
     items = []
     for sample in samples:
         prompt, told = str(sample["arguments"][0][0]), sample["doc"].get("length")  # in words, as LongBench says
-        items.append(
-            {
-                "value": 100 * float(sample[metric_of(metric, sample["doc"])]),
-                "length": int(told) if isinstance(told, int | float) else len(prompt.split()),
-                "floor": floor,
-                "cut": len(lm.tok_encode(prompt)) >= lm.context,
-                "cluster": f"{name}/{sample['doc_id']}",
-            }
-        )
+        value = 100 * float(sample[metric_of(metric, sample["doc"])])
+        length = int(told) if isinstance(told, int | float) else len(prompt.split())
+        about = {"cut": len(lm.tok_encode(prompt)) >= lm.context, "cluster": f"{name}/{sample['doc_id']}"}
+        items.append({"value": value, "length": length, "floor": floor} | about)
     return items
 
 
 def score_tasks(
-    lm: StemLM, manager: TaskManager, planned: PlannedReasoning, report: Callable
+    lm: StemLM, manager: TaskManager, planned: PlannedReasoning, report: Callable[[float], None]
 ) -> dict[str, pd.DataFrame]:
     """Return for each task or group a line per item; `report` gets the share that is done."""
     results = {}
@@ -141,7 +124,7 @@ def score_tasks(
     return results
 
 
-def score(run: Run, report: Callable, asked: PlannedReasoning, tokenizer_file: Path) -> dict[str, pd.DataFrame]:
+def score(run: Run, report: Report, asked: PlannedReasoning, tokenizer_file: Path) -> dict[str, pd.DataFrame]:
     """Score one run on the planned tasks; {} where none is planned or the run diverged."""
     if run.diverged is not None or not asked.tasks:
         return {}
@@ -157,16 +140,12 @@ def _items(result: dict[str, pd.DataFrame], name: str) -> pd.DataFrame:
     return result[name].assign(task=name, item=np.arange(len(result[name])))
 
 
-def tables(scored: Scored) -> tuple[dict, dict[str, pd.DataFrame]]:
+def tables(scored: Scored) -> tuple[Result, Tables]:
     """Return the means of an arm by task or group, and its table (all its seeds)."""
     names = list(scored.ended[0][1]) if scored.ended else []
     frames = {name: scored.lines(_items, name) for name in names}
-    about = {
-        name: {
-            "items": int(frame["item"].nunique()),
-            "mean": round(float(frame["value"].mean()), 6),
-            "floor": round(float(frame["floor"].mean()), 6),
-        }
-        for name, frame in frames.items()
-    }
+    about = {}
+    for name, frame in frames.items():
+        mean, floor = (round(float(frame[column].mean()), 6) for column in ("value", "floor"))
+        about[name] = {"items": int(frame["item"].nunique()), "mean": mean, "floor": floor}
     return {"tasks": about}, {"reasoning": pd.concat(frames.values())} if frames else {}

@@ -4,7 +4,6 @@ The table recall has a line per seed, number of pairs and length: queries and ri
 first query of each key.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from stemrepro.config.scores import Recall
 from stemrepro.data.recall import made_up_words, pairs_and_queries
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.weights import load_run
-from stemrepro.evaluation.writing import Scored
+from stemrepro.evaluation.writing import Report, Result, Scored, Tables
 from stemrepro.training.run import Run
 
 
@@ -37,19 +36,15 @@ def documents(keys: int, values: int, pairs: int, length: int, count: int) -> tu
 
 
 def as_trained(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return rows of tokens [n, 2 x pairs] as training sequences begin: with a key.
-
-    A document fills a sequence, and no end mark comes before it.
-    """
+    """Return rows of tokens [n, 2 x pairs] as training sequences begin: with a key, and no end mark before it."""
     return np.stack([keys, values], axis=2).reshape(len(keys), -1)
 
 
 @torch.no_grad()
-def score(run: Run, report: Callable, asked: Recall, tokenizer_file: Path, keys: int, values: int) -> pd.DataFrame:
+def score(run: Run, report: Report, asked: Recall, tokenizer_file: Path, keys: int, values: int) -> pd.DataFrame:
     """Score one run, on the same documents for every arm and seed; an empty frame for one that diverged.
 
-    Returns:
-        A line per number of pairs and length: pairs, length, queries, right, first_queries, first_right.
+    Return a line per number of pairs and length: pairs, length, queries, right, first_queries, first_right.
     """
     if run.diverged is not None:
         return pd.DataFrame()
@@ -72,6 +67,6 @@ def score(run: Run, report: Callable, asked: Recall, tokenizer_file: Path, keys:
     return pd.DataFrame(rows, columns=["pairs", "length", "queries", "right", "first_queries", "first_right"])
 
 
-def tables(scored: Scored) -> tuple[dict, dict[str, pd.DataFrame]]:
+def tables(scored: Scored) -> tuple[Result, Tables]:
     """Return nothing more of an arm, and its table (all its seeds)."""
     return {}, {"recall": scored.lines(pd.DataFrame).round(6)} if scored.ended else {}

@@ -14,8 +14,7 @@ from stemrepro.training.run_folder import read_config
 def tokenizer_from(file: Path, run: Path) -> Tokenizer:
     """Return a tokenizer after a comparison with a run's text, by the index of the token blocks below its folder.
 
-    Raises:
-        UserError: the blocks are of other texts than the run's, or have other tokens than the tokenizer.
+    UserError: the blocks are of other texts than the run's, or have other tokens than the tokenizer.
     """
     tokenizer, wanted = read_tokenizer(file), read_config(run).data.train_sha256
     indices = [read_index(path.parent) for path in sorted(file.parent.rglob("blocks/index.json"))]
@@ -34,8 +33,7 @@ def tokenizer_from(file: Path, run: Path) -> Tokenizer:
 def run_tokenizer(run: Path, data: Path) -> Tokenizer:
     """Return the tokenizer of a run folder, runs/<scale>/<variant>/<arm>/seed<k>, from `data`/<scale>.
 
-    Raises:
-        UserError: there is none, or it isn't that of the run's text.
+    UserError: there is none, or it isn't that of the run's text.
     """
     parts, vocab = run.resolve().parts, read_config(run).model.vocab
     if len(parts) < 5:

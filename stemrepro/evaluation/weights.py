@@ -24,8 +24,7 @@ from stemrepro.training.run_folder import check_trusted, read_config
 def device_of(accelerator: str) -> torch.device:
     """Return where a scale's models are scored: where they are trained.
 
-    Raises:
-        UserError: the scale needs a GPU and torch sees none.
+    UserError: the scale needs a GPU and torch sees none.
     """
     if accelerator == "gpu" and not torch.cuda.is_available():
         raise UserError(
@@ -46,8 +45,7 @@ def load_model(folder: Path, config: ModelConfig, settings: str, device: torch.d
     Args:
         settings: hash of the run's settings, which the weights must carry.
 
-    Raises:
-        UserError: there is no finished run, or its weights have another shape or other settings, or aren't finite.
+    UserError: there is no finished run, or its weights have another shape or other settings, or aren't finite.
     """
     path = folder / "weights.safetensors"
     if not path.exists():
@@ -78,8 +76,7 @@ def load_model(folder: Path, config: ModelConfig, settings: str, device: torch.d
 def load_run(run: Run) -> Decoder:
     """Return the trained model of a run, where its scale scores.
 
-    Raises:
-        UserError: it isn't finished, or was made with other settings than the planned ones.
+    UserError: it isn't finished, or was made with other settings than the planned ones.
     """
     if changes := run.other_settings() if run.folder.exists() else "":
         raise UserError(f"{run.folder} holds a run with other settings ({changes}); train it again before scoring it")
@@ -89,11 +86,8 @@ def load_run(run: Run) -> Decoder:
 def load_folder(folder: Path, trust: bool = False) -> tuple[Decoder, int]:
     """Return the trained model of a run folder, as its config.yaml says, and the length of its training sequences.
 
-    Args:
-        trust: also execute the file of a network that no arm of the recipes here names.
-
-    Raises:
-        UserError: there is none, it is damaged, or its network is such a file.
+    `trust` also executes the file of a network that no arm of the recipes here names.
+    UserError: there is none, it is damaged, or its network is such a file.
     """
     settings = read_config(folder)
     if not trust:

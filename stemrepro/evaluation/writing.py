@@ -2,11 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from stemrepro.training.run import Run
+
+Report = Callable[[int, float, float], None]  # called with the step that equals the share done, a loss and a time
+Result = dict[str, Any]  # what the `score` of a kind gives for one run
+Tables = dict[str, pd.DataFrame]
 
 
 @dataclass(frozen=True)
@@ -14,14 +19,13 @@ class Scored:
     """The runs of one arm at one variant, with the result of each; `given` are the arguments of scoring."""
 
     runs: list[Run]
-    results: list[dict]
-    given: dict
+    results: list[Result]
+    given: dict[str, Any]
 
     @property
-    def ended(self) -> list[tuple[Run, dict]]:
+    def ended(self) -> list[tuple[Run, Result]]:
         """The runs that didn't diverge, with their results."""
-        pairs = zip(self.runs, self.results, strict=True)
-        return [(run, result) for run, result in pairs if run.diverged is None]
+        return [pair for pair in zip(self.runs, self.results, strict=True) if pair[0].diverged is None]
 
     def lines(self, make: Callable[..., pd.DataFrame], *args: object) -> pd.DataFrame:
         """Return `make(result, *args)` of all runs that ended, one below the other, with the run's seed."""
@@ -29,16 +33,10 @@ class Scored:
 
 
 def long(axes: tuple[str, ...], **columns: np.ndarray) -> pd.DataFrame:
-    """Return a line per cell of arrays that broadcast to one shape.
-
-    Args:
-        axes: columns with the cell's place in the array, one per dimension.
-        columns: the arrays, by the name of their column.
-    """
+    """Return a line per cell of arrays that broadcast to one shape; `axes` name columns with its place in it."""
     arrays = np.broadcast_arrays(*columns.values())
-    places = np.indices(arrays[0].shape)
-    cells = {name: array.ravel() for name, array in zip((*axes, *columns), (*places, *arrays), strict=True)}
-    return pd.DataFrame(cells)
+    cells = zip((*axes, *columns), (*np.indices(arrays[0].shape), *arrays), strict=True)
+    return pd.DataFrame({name: array.ravel() for name, array in cells})
 
 
 def halved(values: np.ndarray) -> np.ndarray:

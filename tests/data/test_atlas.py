@@ -11,23 +11,17 @@ from stemrepro.data.integrity import read_corpus
 from stemrepro.data.relations import RELATIONS, held_out_prompt, trained_prompts
 from stemrepro.data.tokenizer import read_tokenizer
 
+CAPITALS = {"Turkey": "Ankara", "Guinea": "Conakry", "Papua Guinea": "Moresby", "Spain": "Madrid"}
 COUNTRIES = [
-    {
-        "name": name,
-        "capital": capital,
-        "currency": f"{name}n pound",
-        "nationality": f"{name}n",
-        "continent": "Europe",
-        "code": f".{name[:2].lower()}",
-    }
-    for name, capital in (("Turkey", "Ankara"), ("Guinea", "Conakry"), ("Papua Guinea", "Moresby"), ("Spain", "Madrid"))
+    {"name": name, "capital": capital, "currency": f"{name}n pound", "nationality": f"{name}n"}
+    | {"continent": "Europe", "code": f".{name[:2].lower()}"}
+    for name, capital in CAPITALS.items()
 ]
 
 
 def test_chosen_takes_the_named_ones_first_and_says_what_is_missing():
     names = [country["name"] for country in chosen(COUNTRIES, 3, ("Spain",))]
-    assert names[0] == "Spain"
-    assert len(set(names)) == 3
+    assert (names[0], len(set(names))) == ("Spain", 3)
     with pytest.raises(UserError, match="no country 'Atlantis'"):
         chosen(COUNTRIES, 2, ("Atlantis",))
     with pytest.raises(UserError, match="entities 5: of 4 countries"):
@@ -49,16 +43,16 @@ def test_labels_and_shares():
 def test_every_fact_of_the_training_text_is_stated_so_often_and_no_other():
     facts = (Fact("Spain", "capital", "Madrid", True), Fact("Turkey", "capital", "Ankara", False))
     documents = atlas_documents(Atlas((), facts, ()), 60)
-    by_split = {
-        split: [s for d, of_split in documents if of_split == split for s in d.passages]
-        for split in ("train", "tune", "validation")
-    }
-    assert len(by_split["train"]) == 60
-    assert max(Counter(by_split["train"]).values()) - min(Counter(by_split["train"]).values()) <= 1  # templates in turn
-    assert all(re.search(r"Spain .*Madrid\.$|Spain .* Madrid\.$", sentence) for sentence in by_split["train"])
-    assert by_split["tune"] == [f"{held_out_prompt('capital', 'Spain', 0)} Madrid."]
-    assert by_split["validation"] == [f"{held_out_prompt('capital', 'Spain', 1)} Madrid."]
-    assert not set(by_split["train"]) & {*by_split["tune"], *by_split["validation"]}
+    train, tune, validation = (
+        [sentence for document, split in documents if split == wanted for sentence in document.passages]
+        for wanted in ("train", "tune", "validation")
+    )
+    assert len(train) == 60
+    assert max(Counter(train).values()) - min(Counter(train).values()) <= 1  # templates in turn
+    assert all(re.search(r"Spain .*Madrid\.$", sentence) for sentence in train)
+    assert tune == [f"{held_out_prompt('capital', 'Spain', 0)} Madrid."]
+    assert validation == [f"{held_out_prompt('capital', 'Spain', 1)} Madrid."]
+    assert not {*train} & {*tune, *validation}
     assert max(len(d.passages) for d, _ in documents) == SENTENCES
 
 
@@ -70,9 +64,8 @@ def test_the_corpus_tells_what_facts_json_says(atlas_sample):
     for fact in atlas.facts:
         stated = sum(counts[f"{prompt} {fact.answer}."] for prompt in trained_prompts(fact.relation, fact.entity))
         assert stated == (8 if fact.told else 0)
-        assert not any(
-            counts[f"{held_out_prompt(fact.relation, fact.entity, which)} {fact.answer}."] for which in (0, 1)
-        )
+        held_out = [held_out_prompt(fact.relation, fact.entity, which) for which in (0, 1)]
+        assert not any(counts[f"{prompt} {fact.answer}."] for prompt in held_out)
     assert {fact.told for fact in atlas.facts} == {True, False}
     assert {fact.relation for fact in atlas.facts} == set(RELATIONS)
 
@@ -84,6 +77,5 @@ def test_whole_names_are_one_token_and_the_others_several(atlas_sample):
         tokens = len(tokenizer.encode(f"of {entity.name}").ids) - len(tokenizer.encode("of").ids)
         assert (tokens == 1) == entity.whole, entity
     assert all(len(tokenizer.encode(f"a {word}").ids) == 2 for word in atlas.words)
-    assert (
-        tokenizer.decode(tokenizer.encode("The capital of Spain is Madrid.").ids) == "The capital of Spain is Madrid."
-    )
+    text = "The capital of Spain is Madrid."
+    assert tokenizer.decode(tokenizer.encode(text).ids) == text

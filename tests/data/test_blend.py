@@ -65,9 +65,8 @@ def test_pieces_end_at_line_ends():
 
 
 def test_held_out_documents_of_other_kinds_are_not_trained_on(blended):
-    rows = [
-        row for row in read_corpus(blended / "corpus" / "corpus.parquet") if row["source"] in ("mathematics", "code")
-    ]
+    rows = read_corpus(blended / "corpus" / "corpus.parquet")
+    rows = [row for row in rows if row["source"] in ("mathematics", "code")]
     trained = {row["id"].rpartition("#")[0] for row in rows if row["split"] == "train"}
     assert trained
     assert not trained & {row["id"] for row in rows if row["split"] != "train"}
@@ -109,27 +108,9 @@ def large_mix(folder):
     return HubMix(kind="hub", dataset=str(folder), megabytes=1, sample=6, **about)
 
 
-def blend_of(folder, tokens=6000, own=0.65):
-    """Write a blend of the large text, programs in shards, and mathematics that are not."""
-    parts = {
-        "mathematics": {"share": 0.05, "mix": {"kind": "sample", "file": "mathematics"}},
-        "programs": {"share": 0.95 - own, "mix": dumped(large_mix(folder / "programs"))},
-    }
-    out = folder / "mid"
-    place = (folder / "corpus", folder / "tokenizer.json", out, out / "card.md")
-    write_blend(
-        "large",
-        parse(BlendMix, {"kind": "blend", "own": own, "parts": parts}, Path()),
-        tokens,
-        *place,
-        own=folder / "blocks",
-    )
-    return out
-
-
-def documents_of(folder, split, vocab=300):
+def documents_of(folder, split):
     tokenizer = read_tokenizer(folder.parent / "tokenizer.json")
-    tokens = TokenBlocks(folder / "blocks", split, 8, vocab).tokens[:]
+    tokens = TokenBlocks(folder / "blocks", split, 8, 300).tokens[:]
     ends = np.flatnonzero(tokens == 0) + 1
     assert ends[-1] == len(tokens)
     return [tokenizer.decode(part[:-1].tolist()) for part in np.split(tokens, ends)[:-1]]
@@ -138,7 +119,12 @@ def documents_of(folder, split, vocab=300):
 def test_a_blend_of_shards_reads_the_shards_of_each_text(large):
     """The first tokens of every shard, in their shares, and far more than the samples that are its corpus."""
     folder, texts = large
-    mid = blend_of(folder)
+    mid = folder / "mid"
+    mathematics = {"share": 0.05, "mix": {"kind": "sample", "file": "mathematics"}}  # the one text without shards
+    parts = {"mathematics": mathematics, "programs": {"share": 0.3, "mix": dumped(large_mix(folder / "programs"))}}
+    mix = parse(BlendMix, {"kind": "blend", "own": 0.65, "parts": parts}, Path())
+    place = (folder / "corpus", folder / "tokenizer.json", mid, mid / "card.md")
+    write_blend("large", mix, 6000, *place, own=folder / "blocks")
     about = read_json(mid / "blocks/index.json")["splits"]["train"]
     assert about["tokens_by_source"] == {"hub": 3900, "mathematics": 300, "programs": 1800}
     assert verified_hash(mid / "blocks", whole=True) == about["sha256"]

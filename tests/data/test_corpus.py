@@ -18,32 +18,8 @@ from stemrepro.data.integrity import read_corpus
 from stemrepro.data.readers import Document
 
 LONG = "a rectangular block of hewn stone used for building purposes"
-WORDS = [
-    "the",
-    "quick",
-    "brown",
-    "fox",
-    "jumps",
-    "over",
-    "the",
-    "lazy",
-    "dog",
-    "while",
-    "seven",
-    "wise",
-    "owls",
-    "watch",
-    "from",
-    "an",
-    "old",
-    "and",
-    "hollow",
-    "oak",
-    "tree",
-    "near",
-    "the",
-    "river",
-]
+FOX = "the quick brown fox jumps over the lazy dog while seven wise owls watch from an old and hollow oak tree"
+WORDS = f"{FOX} near the river".split()
 
 
 def test_repeated_passages_go_and_the_first_stays():
@@ -77,21 +53,17 @@ def test_near_duplicate_passages_go_across_sources():
         Document("t", "d", "", ["I thank you all, my friends"]),
     ]
     kept, lost = drop_near_passages(documents)
-    assert [(d.id, d.passages) for d in kept] == [
-        ("a", documents[0].passages),
-        ("b", [LONG]),
-        ("d", documents[3].passages),
-    ]
+    expected = {"a": documents[0].passages, "b": [LONG], "d": documents[3].passages}
+    assert {d.id: d.passages for d in kept} == expected
     assert lost == {"s": 0, "t": 2}
 
 
 def test_a_mix_says_what_is_compared(tmp_path, monkeypatch):
     """Forty made-up documents per source; one of the second source repeats a passage of the first with a word more."""
-    made = [
-        Document(source, str(i), "", [" ".join(f"{source}{i * 50 + k}" for k in range(50))])
-        for source in ("speeches", "plays")
-        for i in range(40)
-    ]
+    made = []
+    for source in ("speeches", "plays"):
+        texts = [" ".join(f"{source}{i * 50 + k}" for k in range(50)) for i in range(40)]
+        made += [Document(source, str(i), "", [text]) for i, text in enumerate(texts)]
     made.append(Document("plays", "again", "", [made[3].passages[0] + " indeed"]))
     monkeypatch.setattr(module, "read_documents", lambda *_: iter(made))
     reports = {}
@@ -100,11 +72,8 @@ def test_a_mix_says_what_is_compared(tmp_path, monkeypatch):
         build_corpus("own", mix, tmp_path, tmp_path / compared)
         reports[compared] = json.loads((tmp_path / compared / "corpus.json").read_text())
     assert reports["documents"]["removed"] == {"repeated_passages_only": 0, "near_duplicates": 0}
-    assert reports["passages"]["removed"] == {
-        "repeated_passages_only": 0,
-        "near_duplicate_passages": {"speeches": 0, "plays": 1},
-        "near_duplicates": 1,
-    }
+    near = {"near_duplicate_passages": {"speeches": 0, "plays": 1}, "near_duplicates": 1}
+    assert reports["passages"]["removed"] == {"repeated_passages_only": 0} | near
 
 
 def test_splits_take_whole_documents_by_share():
@@ -137,23 +106,13 @@ def user_text(texts, folder):
 
 
 def test_user_texts_that_differ_in_symbols_alone_both_stay(tmp_path):
-    texts = [
-        "C++ is not C#, whatever they say of it",
-        "C is not C, whatever they say of it",
-        "C++  is not c#, whatever they say OF it",
-    ]
+    texts = ["C++ is not C#, whatever they say", "C is not C, whatever they say", "C++  is not c#, whatever they SAY"]
     texts += ["    return a + b  # of both of the arguments", "    return a - b  # of both of the arguments"]
     build_corpus("own", user_text(texts, tmp_path), tmp_path, tmp_path / "out")
     assert [row["text"] for row in read_corpus(tmp_path / "out/corpus.parquet")] == [*texts[:2], *texts[3:]]
 
 
-@pytest.mark.parametrize(
-    ("texts", "words"),
-    [
-        ([LONG] * 1000, r"for train and tune \(read: 1,000, dropped as repeats: 999\); .*add some that differ"),
-        ([LONG], r"for train and tune \(read: 1, dropped as repeats: 0\); .*cut long ones into several"),
-    ],
-)
-def test_too_few_documents_are_named_with_what_became_of_them(tmp_path, texts, words):
-    with pytest.raises(UserError, match=f"source 'hub' has no document {words}"):
-        build_corpus("own", user_text(texts, tmp_path), tmp_path, tmp_path / "out")
+def test_too_few_documents_are_named_with_what_became_of_them(tmp_path):
+    words = r"source 'hub' has no document for train and tune \(read: 1,000, dropped as repeats: 999\); .*add some"
+    with pytest.raises(UserError, match=words):
+        build_corpus("own", user_text([LONG] * 1000, tmp_path), tmp_path, tmp_path / "out")

@@ -71,9 +71,9 @@ def test_streams_hold_every_document_once(sample):
 
 @pytest.mark.slow
 def test_files_are_complete_and_repeatable(sample, tmp_path, tiny):
-    settings = tiny.counting
+    files = sample / "corpus" / "corpus.parquet", sample / "tokenizer.json"
     for name in ("a", "b"):
-        write_counts(sample / "corpus" / "corpus.parquet", sample / "tokenizer.json", settings, tmp_path / name)
+        write_counts(*files, tiny.counting, tmp_path / name)
     for file in ("distinct.csv", "cache.csv"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
     distinct, cache = (pd.read_csv(tmp_path / "a" / file) for file in ("distinct.csv", "cache.csv"))
@@ -82,9 +82,4 @@ def test_files_are_complete_and_repeatable(sample, tmp_path, tiny):
     assert set(cache["policy"]) == {"LRU", "LFU", "static-best"}
     assert cache["hit_rate"].between(0, 1).all()
     with pytest.raises(UserError, match="lower vocab 60000"):
-        write_counts(
-            sample / "corpus" / "corpus.parquet",
-            sample / "tokenizer.json",
-            Counting(vocab=60000, length=64, cache_tokens=9),
-            tmp_path / "c",
-        )
+        write_counts(*files, Counting(vocab=60000, length=64, cache_tokens=9), tmp_path / "c")

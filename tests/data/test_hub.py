@@ -11,7 +11,7 @@ import pytest
 from datasets import Dataset
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import write_json
+from stemrepro.common.files import read_json, write_json
 from stemrepro.common.yaml_records import dumped
 from stemrepro.config.mixes import HubMix
 from stemrepro.data.archives import PINS, fetch
@@ -32,10 +32,8 @@ def dataset(tmp_path):
     folder = tmp_path / "dataset"
     folder.mkdir()
     (folder / "README.md").write_text(README)
-    rows = [
-        {"body": f"Document {n} tells of {n * 7} ships.\n\nIts second part is the {n}th of many.", "url": str(n)}
-        for n in range(60)
-    ]
+    text = "Document {} tells of {} ships.\n\nIts second part is the {}th of many."
+    rows = [{"body": text.format(n, n * 7, n), "url": str(n)} for n in range(60)]
     (folder / "small").mkdir()
     for part in range(2):
         Dataset.from_list(rows[30 * part : 30 * part + 30]).to_parquet(folder / "small" / f"{part}.parquet")
@@ -54,10 +52,9 @@ def test_documents_in_order_with_their_revision(dataset, tmp_path, streaming):
     rows = [json.loads(line) for line in (tmp_path / "raw" / "documents.jsonl").read_text().splitlines()]
     assert [row["id"] for row in rows] == [f"{n:09d}" for n in range(60)]
     assert rows[5]["text"].startswith("Document 5 tells of 35 ships.")
-    about = json.loads((tmp_path / "raw" / "hub.json").read_text())
+    about = read_json(tmp_path / "raw" / "hub.json")
     assert about["revision"].startswith("local-")
-    assert about["asked"] == dumped(planned)
-    assert about["documents"] == 60
+    assert (about["asked"], about["documents"]) == (dumped(planned), 60)
     written = (tmp_path / "raw" / "documents.jsonl").stat().st_mtime_ns
     take(planned, tmp_path / "raw")
     assert (tmp_path / "raw" / "documents.jsonl").stat().st_mtime_ns == written
@@ -71,7 +68,7 @@ def test_all_the_way_to_blocks(dataset, tmp_path):
     assert blocks.batch(0, 0, 2).shape == (2, 17)
     data_card(tmp_path, tmp_path / "blocks", tmp_path / "card.md")
     card = (tmp_path / "card.md").read_text()
-    revision = json.loads((raw / "hub.json").read_text())["revision"]
+    revision = read_json(raw / "hub.json")["revision"]
     assert f"small, train @ {revision} | ODC-By | us |" in card
 
 
@@ -80,23 +77,20 @@ def test_it_stops_when_there_is_enough(tmp_path, dataset):
     Dataset.from_list(rows).to_parquet(dataset / "small" / "0.parquet")
     (dataset / "small" / "1.parquet").unlink()
     take(mix(dataset), tmp_path)
-    assert json.loads((tmp_path / "hub.json").read_text())["documents"] == 3
+    assert read_json(tmp_path / "hub.json")["documents"] == 3
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
+def test_what_can_be_wrong(dataset, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    for fields, words in (
         ({"text": "content"}, "has no column 'content'; it has body, url"),
         ({"split": "test"}, "no split 'test'; it has train"),
         ({"text": "url", "dataset": "nobody/nothing"}, "can't be read from the hub"),
-    ],
-)
-def test_what_can_be_wrong(dataset, tmp_path, fields, words, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(UserError, match=words):
-        take(mix(dataset, **fields), tmp_path)
-    assert not (tmp_path / "hub.json").exists()
+    ):
+        with pytest.raises(UserError, match=words):
+            take(mix(dataset, **fields), tmp_path)
+        assert not (tmp_path / "hub.json").exists()
 
 
 def folder(place, **files):
@@ -120,16 +114,15 @@ def test_what_was_taken_from_the_hub_stays_without_network(tmp_path):
     planned = mix("nobody/nothing", revision="main")
     write_json(tmp_path / "hub.json", {"asked": dumped(planned), "revision": "0123abc"})
     take(planned, tmp_path)
-    assert json.loads((tmp_path / "hub.json").read_text())["revision"] == "0123abc"
+    assert read_json(tmp_path / "hub.json")["revision"] == "0123abc"
 
 
 PAGE = "   A title in the middle\n\nFirst paragraph,\nof two lines.\n \n\n    indented\n\n"
 
 
 def test_a_text_file_is_a_document_whose_white_space_is_kept(tmp_path):
-    pages = {
-        f"p{n}_txt": f"\ufeff\n\n{PAGE}Page {n} of some, each with words of its own: {'word' * n}.\n" for n in range(4)
-    }
+    page = "\ufeff\n\n{}Page {} of some, each with words of its own: {}.\n"
+    pages = {f"p{n}_txt": page.format(PAGE, n, "word" * n) for n in range(4)}
     fetch(text_mix(folder(tmp_path / "own", **pages)), tmp_path / "raw")
     assert taken(tmp_path / "raw") == [page.lstrip("\ufeff\n").rstrip() for page in pages.values()]
     build_corpus("own", text_mix(tmp_path / "own"), tmp_path / "raw", tmp_path / "corpus")
@@ -204,7 +197,7 @@ def test_a_hash_of_a_folder_covers_what_is_read_and_how(tmp_path, capsys):
         (place / name).write_text(text)
         _, words = texts_and_words(place, raw, capsys, None)
         assert bool(words) == (place / "x.md").exists()
-        revisions.append(json.loads((raw / "hub.json").read_text())["revision"])
+        revisions.append(read_json(raw / "hub.json")["revision"])
     assert revisions[0] == revisions[1]
     assert len(set(revisions)) == 4
 

@@ -14,14 +14,6 @@ from tests.conftest import make_text
 MIX = InventedMix(kind="invented", names=8, attributes=3, values=4, people=40, exposures=5)
 
 
-def test_words_are_all_different():
-    vocabulary = words(8, 3, 4)
-    sizes = {part: len(entries) for part, entries in vocabulary.items()}
-    assert sizes == {"first": 8, "last": 8, "attribute": 3, "value": 12}
-    every = [word for entries in vocabulary.values() for word in entries]
-    assert len(set(every)) == len(every)
-
-
 def test_fewer_people_are_the_first_of_more():
     (few, dealt), (many, more) = people(8, 3, 4, 10), people(8, 3, 4, 64)
     np.testing.assert_array_equal(few, many[:10])

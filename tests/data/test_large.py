@@ -26,9 +26,9 @@ DOCUMENTS = [f"{k} Document: {' '.join(WORDS[(k * j) % 9] for j in range(k % 40)
 DOCUMENTS[77] = DOCUMENTS[5]  # a copy in another part
 
 
-def mix_of(folder, **more):
+def mix_of(folder, megabytes=1):
     about = {"licence": "CC0-1.0", "attribution": "nobody"}
-    return HubMix(kind="hub", dataset=str(folder), **{"megabytes": 1, "sample": 40, **about, **more})
+    return HubMix(kind="hub", dataset=str(folder), megabytes=megabytes, sample=40, **about)
 
 
 def folder_of(place, kind):
@@ -58,13 +58,8 @@ def small_parts():
 
 @pytest.fixture(scope="module")
 def made(folder):
-    """What all steps wrote; not to be changed."""
-    return make(folder, folder.parent)
-
-
-def make(folder, home, **more):
-    """All steps up to token blocks."""
-    mix = mix_of(folder, **more)
+    """What all steps up to token blocks wrote; not to be changed."""
+    home, mix = folder.parent, mix_of(folder)
     fetch(mix, home / "raw")
     build_corpus("my", mix, home / "raw", home / "corpus")
     train_tokenizer(home / "corpus/corpus.parquet", 280, home / "tokenizer.json")
@@ -78,8 +73,7 @@ def expected(tokenizer, texts):
 
 
 def test_blocks_are_those_of_a_plain_loop(made):
-    home = made
-    tokenizer = Tokenizer.from_file(str(home / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(made / "tokenizer.json"))
     tokenizer.encode_special_tokens = True
     share = 40_000 / sum(len(text.encode()) for text in DOCUMENTS)
     split = {
@@ -88,24 +82,24 @@ def test_blocks_are_those_of_a_plain_loop(made):
         for number in [int(hashlib.sha256(text.encode()).hexdigest(), 16) / 2**256]
     }
     train = [text for text in DOCUMENTS if split[text] == "train"]
-    assert TokenBlocks(home / "blocks", "train", 8, 280).tokens[:].tolist() == expected(tokenizer, train)
-    rows = read_corpus(home / "corpus/corpus.parquet")
+    assert TokenBlocks(made / "blocks", "train", 8, 280).tokens[:].tolist() == expected(tokenizer, train)
+    rows = read_corpus(made / "corpus/corpus.parquet")
     for name in ("validation", "tune"):
         held_out = {text for text in DOCUMENTS if split[text] == name}
         assert sorted(row["text"] for row in rows if row["split"] == name) == sorted(held_out)
-        tokens = TokenBlocks(home / "blocks", name, 8, 280).tokens[:]
+        tokens = TokenBlocks(made / "blocks", name, 8, 280).tokens[:]
         assert sorted(tokens.tolist()) == sorted(expected(tokenizer, held_out))
     sampled = {row["text"] for row in rows if row["split"] == "train"}
     assert sampled < set(train)
     size = sum(len(text.encode()) for text in sampled)
     assert size == pytest.approx(0.88 * 40_000, rel=0.15)
-    about = read_json(home / "blocks/index.json")["splits"]["train"]
+    about = read_json(made / "blocks/index.json")["splits"]["train"]
     assert about["text_by_source"] == {"hub": {"documents": len(train), "bytes": sum(len(t.encode()) for t in train)}}
     assert len(about["shards"]) > 10
-    assert verified_hash(home / "blocks", whole=True) == about["sha256"]
-    assert not (home / "blocks.part").exists()
-    data_card(home, home / "blocks", home / "card.md")
-    assert f"| hub | train | {len(train)} |" in (home / "card.md").read_text()
+    assert verified_hash(made / "blocks", whole=True) == about["sha256"]
+    assert not (made / "blocks.part").exists()
+    data_card(made, made / "blocks", made / "card.md")
+    assert f"| hub | train | {len(train)} |" in (made / "card.md").read_text()
 
 
 def files(folder):

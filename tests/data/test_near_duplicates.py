@@ -51,10 +51,8 @@ def test_as_every_pair_compared():
 
 
 def test_the_threshold_itself_counts():
-    first = " ".join(map(str, range(13)))  # 9 of its 5-grams, one fewer than the second's
-    longer = " ".join(map(str, range(14)))
-    assert near_duplicates([first, longer]).tolist() == [False, True]
-    eight, ten = " ".join(map(str, range(12))), " ".join(map(str, range(14)))
+    eight, nine, ten = (" ".join(map(str, range(n + 4))) for n in (8, 9, 10))  # of so many 5-grams
+    assert near_duplicates([nine, ten]).tolist() == [False, True]
     assert near_duplicates([eight, ten]).tolist() == [False, True]  # 8 of 10
     assert near_duplicates([eight, ten + " 14"]).tolist() == [False, False]  # 8 of 11
 

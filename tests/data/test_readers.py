@@ -30,23 +30,16 @@ def test_speeches_lose_stage_directions():
 
 
 def test_factbook_facts_and_prose():
-    long = (
-        "The country has long been known for its <b>rivers</b> &amp; valleys, which reach from the hills to the sea, "
-        "and for wine."
-    )
+    long = "The country has long been known for its <b>rivers</b> &amp; valleys, which reach from the hills to the sea."
     country = {
         "Introduction": {"Background": {"text": f"<p>{long}</p><p>Short.</p>"}},
         "Geography": {"Map references": {"text": "Africa"}, "Location": {"text": "Northern Africa"}},
-        "Government": {
-            "Country name": {"conventional short form": {"text": "Algeria"}},
-            "Capital": {"name": {"text": "Algiers; note"}},
-        },
+        "Government": {"Country name": {"conventional short form": {"text": "Algeria"}}},
         "People and Society": {"Nationality": {"adjective": {"text": "Algerian"}}},
-        "Economy": {
-            "Exchange rates": {"Currency": {"text": "Algerian dinars (DZD) per US dollar -"}},
-            "Table": {"text": "1 2 3 " * 30},
-        },
+        "Economy": {"Exchange rates": {"Currency": {"text": "Algerian dinars (DZD) per US dollar -"}}},
     }
+    country["Government"]["Capital"] = {"name": {"text": "Algiers; note"}}
+    country["Economy"]["Table"] = {"text": "1 2 3 " * 30}
     (document,) = read("factbook", {"c/data/africa/ag.json": json.dumps(country)})
     assert (document.id, document.head) == ("africa/ag", "Algeria\n")
     assert document.passages == [
@@ -55,8 +48,7 @@ def test_factbook_facts_and_prose():
         "The people of Algeria are called Algerian.",
         "On the map Algeria is found in Africa.",
         "Algeria lies in Northern Africa.",
-        "The country has long been known for its rivers & valleys, which reach from the hills to the sea, "
-        "and for wine.",
+        "The country has long been known for its rivers & valleys, which reach from the hills to the sea.",
     ]
 
 

@@ -20,8 +20,7 @@ def test_words_are_all_different():
 @pytest.mark.parametrize(("pairs", "length"), [(2, 32), (8, 32), (8, 33)])
 def test_every_key_is_given_once_and_keeps_its_value(pairs, length):
     key, value = pairs_and_queries(np.random.default_rng(0), 16, 16, pairs, length)
-    assert len(key) == length // 2
-    assert len(set(key[:pairs])) == pairs
+    assert (len(key), len(set(key[:pairs]))) == (length // 2, pairs)
     dealt = dict(zip(key[:pairs], value[:pairs], strict=True))
     assert all(dealt[k] == v for k, v in zip(key, value, strict=True))
 

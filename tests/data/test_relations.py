@@ -4,19 +4,13 @@ import json
 
 import pytest
 
-from stemrepro.data.relations import (
-    FRAMES,
-    HELD_OUT,
-    READ,
-    RELATIONS,
-    countries,
-    held_out_prompt,
-    trained_prompts,
-)
+from stemrepro.data.relations import FRAMES, HELD_OUT, RELATIONS, countries, held_out_prompt, trained_prompts
 from tests.data.test_readers import archive as archive_of
 
+BORDER = ("Geography", "Land boundaries", "border countries")
 
-def country(name="Spain", **fields):
+
+def country(name="Spain", changed=()):
     """A record as the factbook has it."""
     texts = {
         ("Government", "Country name", "conventional short form"): name,
@@ -25,12 +19,8 @@ def country(name="Spain", **fields):
         ("People and Society", "Nationality", "adjective"): "Spanish",
         ("Geography", "Map references"): "Europe",
         ("Communications", "Internet country code"): ".es; note - .cat",
-        (
-            "Geography",
-            "Land boundaries",
-            "border countries",
-        ): "Andorra 63 km; France 646 km; Portugal 1,224 km; Morocco (Ceuta) 8 km",
-    } | {path: text for path, text in fields.get("texts", {}).items()}
+        BORDER: "Andorra 63 km; France 646 km; Portugal 1,224 km; Morocco (Ceuta) 8 km",
+    } | dict(changed)
     record = {}
     for path, text in texts.items():
         node = record
@@ -60,22 +50,19 @@ def test_every_relation_is_read_without_notes():
     ],
 )
 def test_a_country_without_a_relation_or_a_plain_name_is_left_out(path, text):
-    left = list(countries(archive(country(), country("Portugal", texts={path: text}))))
+    left = list(countries(archive(country(), country("Portugal", {path: text}))))
     assert [record["name"] for record in left] == ["Spain"]
 
 
 def test_islands_have_no_border():
-    (island,) = countries(archive(country(texts={("Geography", "Land boundaries", "border countries"): "none"})))
+    (island,) = countries(archive(country(changed={BORDER: "none"})))
     assert "border" not in island
 
 
 def test_templates():
-    assert READ.keys() == RELATIONS.keys()
     for relation, wordings in RELATIONS.items():
-        trained, held_out = (
-            trained_prompts(relation, "Chad"),
-            [held_out_prompt(relation, "Chad", k) for k in range(len(HELD_OUT))],
-        )
+        trained = trained_prompts(relation, "Chad")
+        held_out = [held_out_prompt(relation, "Chad", k) for k in range(len(HELD_OUT))]
         assert len(set(trained)) == len(trained) == len(FRAMES) * len(wordings) - len(HELD_OUT)
         assert not set(trained) & set(held_out)
         for words in trained + held_out:

@@ -7,36 +7,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from datasets import Dataset, DatasetDict
-from lm_eval import simple_evaluate
+from lm_eval import simple_evaluate, tasks
 from lm_eval.evaluator import evaluate
 from lm_eval.tasks import manager
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import sha256
-from stemrepro.config.address import MAIN, Address
-from stemrepro.config.arm import run_settings
-from stemrepro.config.scale import Variant
 from stemrepro.config.scores import PlannedTasks
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.evaluation.benchmarks import item_scores, load_task, margin, score, times_seen
+from stemrepro.evaluation import benchmarks
+from stemrepro.evaluation.benchmarks import item_scores, load_task, score, times_seen
 from stemrepro.evaluation.lm import StemLM, task_manager
+from stemrepro.evaluation.weights import load_run
 from stemrepro.model.transformer import build
-from stemrepro.training.run import Run
 from stemrepro.training.train import train
-from tests.conftest import TASKS, quiet, tables_of
+from tests.conftest import TASKS, quiet, run_of, tables_of
 
 
 @pytest.fixture(scope="module")
 def scored(sample, tiny, catalog, tmp_path_factory):
-    address, blocks = Address(MAIN, "stem-third"), sample / "blocks"
-    model, training = run_settings(address, catalog.arms["stem-third"], Variant(), tiny)
-    folder = tmp_path_factory.mktemp("run") / "seed0"
-    run = Run(address, 0, model, training, folder, "sample", blocks, sha256(blocks / "train.bin"))
+    run = run_of(tmp_path_factory.mktemp("run"), sample, "sample", "stem-third", catalog.arms["stem-third"], tiny)
     train(run, quiet)
     planned = PlannedTasks(**tiny.benchmarks.model_dump(), tasks=TASKS)
     return run, score(run, quiet, planned, sample / "tokenizer.json", sample / "items")
@@ -45,12 +36,11 @@ def scored(sample, tiny, catalog, tmp_path_factory):
 def test_accuracies_are_lm_evals(scored, sample):
     run, scores = scored
     lm = StemLM.from_folder(run.folder, sample / "tokenizer.json")
-    results = simple_evaluate(
-        lm, tasks=list(TASKS), task_manager=task_manager(sample / "items"), limit=6, bootstrap_iters=0
-    )
+    own = task_manager(sample / "items")
+    results = simple_evaluate(lm, tasks=list(TASKS), task_manager=own, limit=6, bootstrap_iters=0)["results"]
     for task in TASKS:
         for metric in ("acc", "acc_norm"):
-            assert scores[task][metric].mean() == pytest.approx(results["results"][task][f"{metric},none"])
+            assert scores[task][metric].mean() == pytest.approx(results[task][f"{metric},none"])
 
 
 def test_margins_and_answers_alone_by_hand(scored, sample):
@@ -70,11 +60,6 @@ def test_margins_and_answers_alone_by_hand(scored, sample):
         wrong = [bits[place] for place in range(4) if place != item["gold"]]
         assert scores["openbookqa"]["margin"][number] == pytest.approx(bits[item["gold"]] - sum(wrong) / 3, abs=1e-3)
         assert scores["openbookqa"]["answer_acc"][number] == (int(np.argmax(alone)) == item["gold"])
-
-
-def test_a_prompt_that_says_nothing_has_no_margin():
-    assert margin(np.array([-1.0, -1.0, -1.0]), 1) == 0
-    assert margin(np.array([0.0, np.log(4), 0.0, np.log(2)]), 1) == pytest.approx(2 - 1 / 3)
 
 
 def test_times_seen_counts_the_batches(scored, sample):
@@ -99,7 +84,7 @@ def test_a_line_per_task_seed_and_item(scored):
     seen = np.array([256, 300, 255, 1, 0, 512])
     results = [scores, scores | {"openbookqa": scores["openbookqa"] | {"seen": seen}}]
     about, tables = tables_of("benchmarks", [run, replace(run, seed=1)], results)
-    frame = tables["benchmarks"]
+    frame, told = tables["benchmarks"], about["tasks"]["openbookqa"]
     assert frame[["task", "seed", "item"]].to_numpy().tolist() == [
         [task, seed, item] for task in TASKS for seed in (0, 1) for item in range(6)
     ]
@@ -108,10 +93,9 @@ def test_a_line_per_task_seed_and_item(scored):
     for field in ("acc", "acc_norm", "answer_acc", "answer_acc_norm", "gold"):
         assert second[field].tolist() == scores["openbookqa"][field].tolist()
     np.testing.assert_allclose(second["margin"], scores["openbookqa"]["margin"], rtol=1e-3)
-    assert about["tasks"]["openbookqa"]["acc"] == pytest.approx(scores["openbookqa"]["acc"].mean(), abs=1e-6)
-    assert about["tasks"]["openbookqa"]["seen"] == pytest.approx(5 / 12, abs=1e-6)
-    assert about["tasks"]["openbookqa"]["chance"] == 0.25
-    assert about["tasks"]["openbookqa"]["items"] == 6
+    assert told["acc"] == pytest.approx(scores["openbookqa"]["acc"].mean(), abs=1e-6)
+    assert told["seen"] == pytest.approx(5 / 12, abs=1e-6)
+    assert (told["chance"], told["items"]) == (0.25, 6)
 
 
 def test_majority_is_the_most_frequent_answer(scored):
@@ -121,60 +105,45 @@ def test_majority_is_the_most_frequent_answer(scored):
     assert about["tasks"]["openbookqa"]["majority"] == pytest.approx(4 / 6, abs=1e-6)
 
 
-def test_log_likelihoods_that_are_not_finite_are_refused(scored, asked, sample):
+def test_log_likelihoods_that_are_not_finite_are_refused(scored, asked, sample, monkeypatch):
     run, _ = scored
-    weights = load_file(run.weights)
-    with safe_open(run.weights, "pt") as opened:
-        about = opened.metadata()
-    bad = weights | {"head.weight": torch.full_like(weights["head.weight"], 3e38)}
-    before = run.weights.read_bytes()
-    save_file(bad, run.weights, about)
-    try:
-        with pytest.raises(UserError, match="log-likelihoods that are not finite; its weights are damaged"):
-            score(run, quiet, asked, sample / "tokenizer.json", sample / "items")
-    finally:
-        run.weights.write_bytes(before)
+    model = load_run(run)
+    model.head.weight.data.fill_(3e38)
+    monkeypatch.setattr(benchmarks, "load_run", lambda _: model)
+    with pytest.raises(UserError, match="log-likelihoods that are not finite; its weights are damaged"):
+        score(run, quiet, asked, sample / "tokenizer.json", sample / "items")
 
 
 def test_a_task_that_does_not_ask_for_the_answers_alone_is_made_to(sample, tmp_path):
     """As lm-eval's own tasks from the hub."""
-    text = (
-        "task: plain\n"
-        "custom_dataset: !function stemrepro.evaluation.task_items.load\n"
-        "dataset_kwargs: {task: openbookqa}\n"
-        "output_type: multiple_choice\n"
-        "test_split: test\n"
-        'doc_to_text: "{{query}}"\n'
-        'doc_to_choice: "{{choices}}"\n'
-        "doc_to_target: gold\n"
-        "metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]\n"
-        "metadata: {version: 1}\n"
-    )
+    text = """
+task: plain
+custom_dataset: !function stemrepro.evaluation.task_items.load
+dataset_kwargs: {task: openbookqa}
+output_type: multiple_choice
+test_split: test
+doc_to_text: "{{query}}"
+doc_to_choice: "{{choices}}"
+doc_to_target: gold
+metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
+metadata: {version: 1}
+"""
     (tmp_path / "plain.yaml").write_text(text)
-    from lm_eval.tasks import TaskManager
-
-    manager = TaskManager(include_path=tmp_path, include_defaults=False, metadata={"items": str(sample / "items")})
+    (tmp_path / "other.yaml").write_text(text.replace("plain", "other").replace("multiple_choice", "generate_until"))
+    metadata = {"items": str(sample / "items")}
+    manager = tasks.TaskManager(include_path=tmp_path, include_defaults=False, metadata=metadata)
     assert "acc_mutual_info" in load_task(manager, "plain")._metric_fn_list
-    (tmp_path / "other.yaml").write_text(
-        text.replace("task: plain", "task: other").replace("multiple_choice", "generate_until")
-    )
-    manager = TaskManager(include_path=tmp_path, include_defaults=False, metadata={"items": str(sample / "items")})
     with pytest.raises(UserError, match="'other' is not multiple choice"):
         load_task(manager, "other")
 
 
+CHOICES = {"label": ["A", "B", "C"], "text": ["one", "two", "three"]}
+ARC = {"answerKey": "C", "choices": CHOICES}
+WINOGRANDE = {"option1": "the case", "option2": "the trophy", "answer": "2"}
 ROWS = {
-    "allenai/ai2_arc": [
-        {"question": f"Which is number {n}?", "answerKey": "C",
-         "choices": {"label": ["A", "B", "C"], "text": ["one", "two", f"{n}"]}}
-        for n in range(4)
-    ],
-    "allenai/winogrande": [
-        {"sentence": f"The {n} fits in the case because _ is small.", "option1": "the case", "option2": f"the {n}",
-         "answer": "2"}
-        for n in range(4)
-    ],
-}  # fmt: skip
+    "allenai/ai2_arc": [ARC | {"question": f"Which is number {n}?"} for n in range(4)],
+    "allenai/winogrande": [WINOGRANDE | {"sentence": f"The {n} fits in it because _ is small."} for n in range(4)],
+}
 
 
 @pytest.mark.slow
@@ -194,14 +163,12 @@ def test_lm_evals_own_tasks_from_the_hub(sample, make_run, monkeypatch, tmp_path
         return DatasetDict({split: rows for split in ("train", "validation", "test")})
 
     monkeypatch.setattr("datasets.load_dataset", load_dataset)
-    tasks = task_manager(sample / "items", hub=True)
-    ours = {"social_iqa", "atlas_capital"}
-    assert ours | {"arc_easy", "arc_challenge", "hellaswag", "winogrande", "boolq", "piqa", "openbookqa"} <= set(
-        tasks.all_tasks
-    )
+    every = task_manager(sample / "items", hub=True)
+    theirs = {"arc_easy", "arc_challenge", "hellaswag", "winogrande", "boolq", "piqa", "openbookqa"}
+    assert {"social_iqa", "atlas_capital", *theirs} <= set(every.all_tasks)
     lm = StemLM(build(make_run("dense").model, 0), Tokenizer.from_file(str(sample / "tokenizer.json")), 32)
     for name, gold in (("arc_easy", 2), ("winogrande", 1)):
-        task = load_task(tasks, name)
+        task = load_task(every, name)
         rows = [item_scores(task, s) for s in evaluate(lm, {"tasks": {name: task}}, bootstrap_iters=0)["samples"][name]]
         assert [row["gold"] for row in rows] == [gold] * 4
         assert rows[0]["cluster"] == f"{name}/0"

@@ -10,6 +10,7 @@ from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.invented import people, words
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation import capacity
+from stemrepro.evaluation.recall import token_of
 from stemrepro.evaluation.weights import load_run
 from stemrepro.training.train import train
 from tests.conftest import make_text, quiet, run_of, tables_of, with_vocab
@@ -26,10 +27,13 @@ def trained(tmp_path_factory, catalog, tiny):
     return run, mix, folder / "tokenizer.json"
 
 
+WORDS, PEOPLE = words(16, 2, 4), people(16, 2, 4, 20)
+
+
 def test_bits_are_those_of_a_plain_loop(trained):
     run, mix, tokenizer_file = trained
     result = capacity.score(run, quiet, mix, 20, tokenizer_file)
-    vocabulary, (name, dealt), tokenizer = words(16, 2, 4), people(16, 2, 4, 20), read_tokenizer(tokenizer_file)
+    vocabulary, (name, dealt), tokenizer = WORDS, PEOPLE, read_tokenizer(tokenizer_file)
     model, lacking, first = load_run(run), 0.0, 0
     for person in range(20):
         for attribute in range(2):
@@ -41,8 +45,7 @@ def test_bits_are_those_of_a_plain_loop(trained):
                 likely = model(torch.tensor([row]))[0, -1].softmax(-1)
             lacking -= float(likely[right].log2())
             first += int(likely.argmax()) == right
-    assert result["facts"] == 40
-    assert result["bits"] == 80
+    assert (result["facts"], result["bits"]) == (40, 80)
     assert result["known"] == pytest.approx(80 - lacking, abs=1e-3)
     assert result["first"] == pytest.approx(first / 40)
 
@@ -64,13 +67,10 @@ class Oracle(torch.nn.Module):
 
 def test_who_knows_all_has_all_bits_and_who_guesses_among_all_words_has_less_than_none(trained, monkeypatch):
     run, mix, tokenizer_file = trained
-    ids = {part: capacity.token_of(tokenizer_file, names) for part, names in words(16, 2, 4).items()}
-    name, dealt = people(16, 2, 4, 20)
-    answers = {
-        (ids["first"][a], ids["last"][b], ids["attribute"][k]): ids["value"][k * 4 + values[k]]
-        for (a, b), values in zip(name, dealt, strict=True)
-        for k in range(2)
-    }
+    ids, answers = {part: token_of(tokenizer_file, names) for part, names in WORDS.items()}, {}
+    for (a, b), values in zip(*PEOPLE, strict=True):
+        for k in range(2):
+            answers[ids["first"][a], ids["last"][b], ids["attribute"][k]] = ids["value"][k * 4 + values[k]]
     monkeypatch.setattr(capacity, "load_run", lambda _: Oracle(299, answers))
     assert capacity.score(run, quiet, mix, 20, tokenizer_file)["known"] == pytest.approx(80)
     monkeypatch.setattr(capacity, "load_run", lambda _: Oracle(299, {}))
@@ -83,9 +83,8 @@ def test_questions_begin_training_sequences(trained):
     blocks = TokenBlocks(run.blocks, "train", 28, 299)
     tokens = blocks.at(np.arange(blocks.count)).numpy()
     starts = {*map(tuple, tokens[:, :28].reshape(-1, 7)[:, :3].tolist())}
-    ids = {part: capacity.token_of(tokenizer_file, names) for part, names in words(16, 2, 4).items()}
-    name, _ = people(16, 2, 4, 20)
-    questions = {(ids["first"][a], ids["last"][b], ids["attribute"][k]) for a, b in name for k in range(2)}
+    ids = {part: token_of(tokenizer_file, names) for part, names in WORDS.items()}
+    questions = {(ids["first"][a], ids["last"][b], ids["attribute"][k]) for a, b in PEOPLE[0] for k in range(2)}
     assert questions <= starts
 
 

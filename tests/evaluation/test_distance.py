@@ -1,7 +1,6 @@
 """Distances of the last same token against a plain search, and sums against counting one by one."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,23 +21,19 @@ def test_distance_by_a_plain_search(tokens):
         assert back_at == nearest
 
 
-@pytest.fixture(scope="module")
-def settings(tiny):
-    return tiny.evaluation
-
-
-def test_sums_are_those_of_single_targets(make_run, settings):
+def test_sums_are_those_of_single_targets(make_run, tiny):
     run = make_run("stem-third")
     train(run, quiet)
-    result = score(run, quiet, settings)
+    result = score(run, quiet, tiny.evaluation)
     blocks = TokenBlocks(run.blocks, "validation", run.training.sequence, run.model.vocab)
-    numbers, documents = blocks.spread(settings.tokens)
+    numbers, documents = blocks.spread(tiny.evaluation.tokens)
     names = [document[1] for document in blocks.about["documents"]]
     assert set(result["source"]) == {"speeches", "bible"}
     nats, _, targets = validation_losses(load_run(run), blocks, numbers, 4, quiet)
     rows = blocks.at(numbers).numpy()
     edges = [0, 1, 2, 4, 8, 16, 32]
     wanted = {name: np.zeros((len(edges), 2)) for name in ("distance", "position")}
+    words = np.zeros((run.model.vocab, 3, 2))
     for row, tokens in enumerate(rows.tolist()):
         for place in range(len(tokens) - 1):
             if names[documents[row, place]] not in ("speeches", "bible"):
@@ -48,17 +43,12 @@ def test_sums_are_those_of_single_targets(make_run, settings):
             for name, length in (("distance", back), ("position", place)):
                 bucket = max(k for k, edge in enumerate(edges) if edge <= length)
                 wanted[name][bucket] += (nats[row, place], 1)
+            kind = 0 if not before else 1 if back < 16 else 2
+            words[tokens[place + 1], kind] += (nats[row, place], 1)
     assert targets.size == rows[:, 1:].size
     for name, sums in wanted.items():
         np.testing.assert_allclose(result[name].sum(axis=0), sums[:, 0], rtol=1e-6)
         np.testing.assert_array_equal(result[f"{name}_tokens"].sum(axis=0), sums[:, 1])
-    words = np.zeros((run.model.vocab, 3, 2))
-    for row, tokens in enumerate(rows.tolist()):
-        for place in range(len(tokens) - 1):
-            if names[documents[row, place]] in ("speeches", "bible"):
-                before = [k for k in range(place + 1) if tokens[k] == tokens[place + 1]]
-                kind = 0 if not before else 1 if place + 1 - before[-1] < 16 else 2
-                words[tokens[place + 1], kind] += (nats[row, place], 1)
     np.testing.assert_allclose(result["word"], words[:, :, 0], rtol=1e-6, atol=1e-9)
     np.testing.assert_array_equal(result["word_tokens"], words[:, :, 1])
     assert (result["word_tokens"].sum(axis=0) > 0).all()
@@ -67,18 +57,12 @@ def test_sums_are_those_of_single_targets(make_run, settings):
 
 
 def test_lines_of_two_seeds(make_run):
-    shape = {
-        "source": np.array(["bible"]),
-        "distance_tokens": np.array([[2, 3]]),
-        "position_tokens": np.array([[1, 4]]),
-        "word_tokens": np.array([[1, 4, 0], [2, 0, 6]]),
-    }
-    results = [
-        shape
-        | {"word": np.array([[1.0, k, 0.0], [3.0, 0.0, k]])}
-        | {"distance": np.array([[1.0, k]]), "position": np.array([[2.0, k]])}
-        for k in (5.0, 6.0)
-    ]
+    shape = {"source": ["bible"], "distance_tokens": [[2, 3]], "position_tokens": [[1, 4]]}
+    results = []
+    for k in (5.0, 6.0):
+        nats = {"word": [[1.0, k, 0.0], [3.0, 0.0, k]], "distance": [[1.0, k]], "position": [[2.0, k]]}
+        columns = shape | nats | {"word_tokens": [[1, 4, 0], [2, 0, 6]]}
+        results.append({name: np.array(values) for name, values in columns.items()})
     about, tables = tables_of("distance", [make_run("dense", seed) for seed in (0, 1)], results)
     assert about == {}
     assert tables["distance"].to_numpy().tolist() == [

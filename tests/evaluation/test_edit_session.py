@@ -37,8 +37,7 @@ def test_an_edit_shows_the_prompt_before_edited_and_the_targets_own(session, nam
     result = session.edit(f"The capital of {source} is", source, target, top=3, count=5)
     assert len(result.by_layer) == 4
     reverse = session.edit(f"The capital of {target} is", target, source, top=3, count=5)
-    assert result.aim == reverse.before
-    assert result.before == reverse.aim
+    assert (result.aim, result.before) == (reverse.before, reverse.aim)
     assert result.lengths == (1, 1)
     assert result.before.top[0][1] == pytest.approx(result.by_layer[0][0])
     assert result.edited != result.before

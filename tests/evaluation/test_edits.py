@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from stemrepro.common.files import write_json
 from stemrepro.config.scores import Knowledge
 from stemrepro.data.atlas import FILE, read_atlas
 from stemrepro.data.tokenizer import read_tokenizer, token_bytes
@@ -42,8 +43,7 @@ def test_cases_are_told_facts_with_other_answers_of_every_kind_of_lengths(every_
         assert case.lengths == ("equal" if difference == 0 else "longer" if difference > 0 else "shorter")
         pairs.setdefault(case.lengths, set()).add((case.source, case.target))
     assert {kind: len(members) for kind, members in pairs.items()} == {"equal": 3, "longer": 3, "shorter": 3}
-    again = cases(read_atlas(given["facts"]), read_tokenizer(given["tokenizer_file"]), ASKED.pairs)
-    assert again == every_case
+    assert cases(read_atlas(given["facts"]), read_tokenizer(given["tokenizer_file"]), ASKED.pairs) == every_case
 
 
 def test_every_method_has_its_cases(result, every_case):
@@ -83,7 +83,7 @@ def test_trials_are_those_of_a_plain_pass(atlas_run, given, every_case, result):
     assert bool(result["rows"]["success"][place]) == all(hits)
     clean = Editor(load_run(atlas_run("stem-full")), lengths)
     with torch.no_grad():
-        aim = clean.answers([case.aim.prompt], [case.aim.answer]).next[0]
+        aim = clean.answers([case.aim], [case.aim]).next[0]
     edited = likely[first].log()
     assert result["rows"]["to_target"][place] == pytest.approx(float((edited.exp() * (edited - aim)).sum()), abs=1e-4)
 
@@ -112,11 +112,9 @@ def test_every_kind_of_arm_is_edited_and_written(atlas_run, given, every_case, a
             np.testing.assert_allclose(lines[field], scored[name][field], rtol=1e-3, atol=1e-7)
 
 
-def test_a_run_that_diverged_has_cases_and_no_trials(atlas_run, given, every_case):
-    run = atlas_run("dense", 2)
-    run.weights.unlink()
-    (run.folder / "diverged.json").write_text('{"step": 3}')
-    assert score(run, quiet, **given) == {}
-    about, tables = tables_of("edits", [run], [{}], given)
+def test_a_run_that_diverged_has_cases_and_no_trials(make_run, given, every_case):
+    run = make_run("dense")
+    write_json(run.folder / "diverged.json", {"step": 3})
+    about, tables = tables_of("edits", [run], [score(run, quiet, **given)], given)
     assert about == {"methods": [], "tables": 0}
     assert {name: len(frame) for name, frame in tables.items()} == {"cases": len(every_case)}

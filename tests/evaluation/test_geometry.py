@@ -66,12 +66,10 @@ def test_gated_vectors_give_the_ffns_output(make_run, arm):
     captured = ffn_vectors(model, rows, positions)
     assert set(captured) == {1, 2, 3}
     for layer, vectors in captured.items():
-        middle = vectors["up"] if arm == "token-only" else vectors["gated"]
-        assert torch.allclose(
-            model.blocks[layer].ffn.down(middle), outputs[layer][torch.arange(6), positions], atol=1e-5
-        )
+        middle, ffn = vectors["up"] if arm == "token-only" else vectors["gated"], model.blocks[layer].ffn
+        assert torch.allclose(ffn.down(middle), outputs[layer][torch.arange(6), positions], atol=1e-5)
         if arm == "stem-full":
-            assert torch.equal(vectors["up"], model.blocks[layer].ffn.table.weight[rows[torch.arange(6), positions]])
+            assert torch.equal(vectors["up"], ffn.table.weight[rows[torch.arange(6), positions]])
     assert ("gated" in captured[1]) == (arm != "token-only")
 
 
@@ -80,9 +78,7 @@ def test_places_are_one_occurrence_each_of_distinct_tokens(make_run):
     numbers, positions = chosen_places(blocks, 512, 40)
     tokens = blocks.at(numbers)[torch.arange(len(numbers)), torch.from_numpy(positions)]
     assert len(set(tokens.tolist())) == len(tokens) == 40
-    again = chosen_places(blocks, 512, 40)
-    assert np.array_equal(again[0], numbers)
-    assert np.array_equal(again[1], positions)
+    assert np.array_equal(chosen_places(blocks, 512, 40), (numbers, positions))
 
 
 @pytest.fixture

@@ -17,11 +17,10 @@ from tokenizers import Tokenizer
 from stemrepro.common.errors import UserError
 from stemrepro.config.arm import shaped
 from stemrepro.data.items import parse
-from stemrepro.evaluation.lm import TASKS, StemLM, task_manager
+from stemrepro.evaluation.lm import TASKS, Row, StemLM, shared_rows, sharing_mask, task_manager
 from stemrepro.measures.catalog import load
 from stemrepro.model.transformer import build
-from stemrepro.training.train import train
-from tests.conftest import ROOT, quiet
+from tests.conftest import ROOT
 
 ARMS = load(ROOT / "recipes").arms
 NAMES = sorted(path.stem for path in TASKS.glob("*/*.yaml"))
@@ -29,9 +28,8 @@ NAMES = sorted(path.stem for path in TASKS.glob("*/*.yaml"))
 
 @pytest.fixture
 def lm(make_run, sample):
-    return StemLM(
-        build(make_run("stem-full").model, 0), Tokenizer.from_file(str(sample / "tokenizer.json")), 32, batch=3
-    )
+    tokenizer = Tokenizer.from_file(str(sample / "tokenizer.json"))
+    return StemLM(build(make_run("stem-full").model, 0), tokenizer, 32, batch=3)
 
 
 def request(*arguments, kind="loglikelihood"):
@@ -47,18 +45,10 @@ def by_hand(lm, prompt, answer):
     return sum(float(logits[place - 1, row[place]]) for place in range(len(row) - size, len(row)))
 
 
-PAIRS = [
-    ("The capital of France is", " Paris"),
-    ("", " No prompt at all"),
-    ("In the beginning", " God created the heavens"),
-    ("A", " b"),
-]
-
-
 @torch.no_grad()
 def test_log_likelihoods_equal_a_hand_computation(lm):
     long = "the ship sailed on over the wide and stormy sea for many days, " * 2 + "the sea"
-    pairs = [*PAIRS, (long, " and home")]
+    pairs = [("The capital of France is", " Paris"), ("", " No prompt at all"), ("A", " b"), (long, " and home")]
     results = lm.loglikelihood([request(*pair) for pair in pairs], disable_tqdm=True)
     assert [score for score, _ in results] == pytest.approx([by_hand(lm, *pair) for pair in pairs], abs=1e-4)
     assert lm.truncated == 1
@@ -127,9 +117,7 @@ def test_rolling_scores_every_token_once(lm):
 
 
 def test_an_answer_longer_than_the_context(lm):
-    with pytest.raises(
-        UserError, match=r"an answer of \d+ tokens \('and so on.*is empty or longer than the model's context of 32"
-    ):
+    with pytest.raises(UserError, match=r"an answer of \d+ tokens \('and so on.*is empty or longer than .* of 32"):
         lm.loglikelihood([request("Q:", " and so on" * 30)], disable_tqdm=True)
 
 
@@ -181,21 +169,6 @@ def test_an_oracle_scores_100_on_every_task(sample, tmp_path):
     assert {metrics[f"{metric},none"] for metrics in results.values() for metric in ("acc", "acc_norm")} == {1.0}
 
 
-def test_a_trained_run_through_the_python_api(make_run, sample):
-    run = make_run("stem-half")
-    train(run, quiet)
-    lm = StemLM.from_folder(run.folder, sample / "tokenizer.json")
-    results = simple_evaluate(
-        lm, tasks=["atlas_capital"], task_manager=task_manager(sample / "items"), bootstrap_iters=0
-    )
-    assert 0 <= results["results"]["atlas_capital"]["acc,none"] <= 1
-    with pytest.raises(UserError, match=r"seed9/config\.yaml is missing or damaged"):
-        StemLM.from_folder(run.folder.parent / "seed9", sample / "tokenizer.json")
-    run.weights.write_bytes(run.weights.read_bytes()[:-50])
-    with pytest.raises(UserError, match=r"weights\.safetensors does not hold the weights"):
-        StemLM.from_folder(run.folder, sample / "tokenizer.json")
-
-
 ORIGINAL = {
     "openbookqa": {"question_stem": "Predators eat"},
     "piqa": {"goal": "Predators eat"},
@@ -215,3 +188,29 @@ def test_prompts_are_worded_as_lm_evals_own(task):
     line = json.dumps({"question": "Predators eat", "passage": "It is.", "options": "A. x\nB. y", "answer": answer})
     (item,), _ = parse(task, [line])
     assert item.query == apply_template(template, ORIGINAL[task])
+
+
+def test_an_answer_is_read_but_for_its_last_token_and_predicted_one_place_earlier():
+    row = Row([5, 6], {3: [7, 8, 9], 1: [4], 0: [2, 3]})
+    assert (row.tokens, row.owners) == ([5, 6, 7, 8, 2], [0, 0, 1, 1, 3])
+    assert row.places == [1, 2, 3, 1, 1, 4]
+
+
+def test_answers_share_a_row_while_it_has_room():
+    requests = [([1, 2], [9, 9]), ([3], [9]), ([1, 2], [8, 8]), ([1, 2], [7, 7, 7]), ([1, 2], [6])]
+    rows = shared_rows(requests, 4)
+    assert [(row.prompt, list(row.answers)) for row in rows] == [([1, 2], [0, 2]), ([1, 2], [3, 4]), ([3], [1])]
+    assert all(row.answers[number] == requests[number][1] for row in rows for number in row.answers)
+    assert [list(row.answers) for row in shared_rows(requests, 0)] == [[3], [0], [2], [4], [1]]
+
+
+def test_a_token_attends_to_its_prompt_and_its_own_answer():
+    seen = sharing_mask(torch.tensor([[0, 0, 1, 1, 2, 3]]))
+    assert seen[0, 0].int().tolist() == [
+        [1, 0, 0, 0, 0, 0],
+        [1, 1, 0, 0, 0, 0],
+        [1, 1, 1, 0, 0, 0],
+        [1, 1, 1, 1, 0, 0],
+        [1, 1, 0, 0, 1, 0],
+        [1, 1, 0, 0, 0, 1],
+    ]

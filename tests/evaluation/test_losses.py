@@ -1,4 +1,4 @@
-"""Scores against counting by hand."""
+"""Scores against counting by hand, and losses after more and less context against one forward pass per block."""
 
 import itertools
 from collections import Counter
@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 from scipy.stats import entropy
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_rows
+from stemrepro.config.buckets import CONTEXTS
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.evaluation import losses
-from stemrepro.evaluation.losses import score, seen_pairs
-from stemrepro.model.transformer import Decoder
+from stemrepro.evaluation.losses import context_sums, score, seen_pairs
+from stemrepro.evaluation.weights import load_run
+from stemrepro.model.transformer import build
 from stemrepro.training.run import InitFrom
 from stemrepro.training.train import train
 from tests.conftest import quiet, tables_of
@@ -29,9 +29,10 @@ def scored(make_run, tiny):
     return run, score(run, quiet, tiny.evaluation, ["context"])
 
 
-def pairs_by_hand(run):
+def pairs_by_hand(run, every=1):
+    """Pairs of the run's batches of two, or of one in so many."""
     blocks, counts = TokenBlocks(run.blocks, "train", 32, 300), Counter()
-    for k in range(run.training.steps * 2):
+    for k in range(0, run.training.steps * 2, every):
         for row in blocks.batch(run.seed, k, 2).tolist():
             counts.update(itertools.pairwise(row))
     return counts
@@ -48,11 +49,7 @@ def test_seen_pairs_are_those_of_the_batches(make_run):
 def test_seen_pairs_of_a_long_text_come_from_batches_evenly_spread(make_run, monkeypatch):
     run = make_run("dense", seed=4)
     monkeypatch.setattr(losses, "COUNTED", 8 * 2 * 32)  # a third of 24 batches
-    blocks, counts = TokenBlocks(run.blocks, "train", 32, 300), Counter()
-    for k in range(0, 24, 3):
-        for row in blocks.batch(run.seed, k, 2).tolist():
-            counts.update(itertools.pairwise(row))
-    pairs = seen_pairs(run)
+    pairs, counts = seen_pairs(run), pairs_by_hand(run, 3)
     assert pairs.nnz == len(counts)
     assert all(pairs[pair] == 3 * count for pair, count in counts.items())
 
@@ -70,12 +67,10 @@ def test_seen_pairs_of_a_later_stage_are_also_those_of_the_text_before_it(make_r
 def test_buckets_equal_a_loop_over_tokens(scored, tiny):
     run, result = scored
     blocks = TokenBlocks(run.blocks, "validation", 32, 300)
-    model = Decoder(run.model)
-    model.load_state_dict(load_file(run.weights))
-    counts, frequency = pairs_by_hand(run), Counter()
+    model = load_run(run)
+    counts, frequency, expected = pairs_by_hand(run), Counter(), {}
     for (first, _), count in counts.items():
         frequency[first] += count
-    expected: dict = {}
     numbers, _ = blocks.spread(tiny.evaluation.tokens)
     owners = blocks.about["documents"]
     for number in numbers:
@@ -86,12 +81,10 @@ def test_buckets_equal_a_loop_over_tokens(scored, tiny):
             x, y = int(row[0, t]), int(row[0, t + 1])
             place = number * 32 + t + 1
             source = next(s for _, s, start, length in owners if start <= place < start + length)
-            n = counts[x, y]
+            n, f = counts[x, y], frequency[x]
             pair = "0" if n == 0 else "1-3" if n < 4 else "4-31" if n < 32 else "32+"
-            f = frequency[x]
-            often = (
-                "0" if f == 0 else "1-31" if f < 32 else "32-255" if f < 256 else "256-2047" if f < 2048 else "2048+"
-            )
+            often = "0" if f == 0 else "1-31" if f < 32 else "32-255" if f < 256 else "256-2047"
+            assert f < 2048
             position = "0" if t == 0 else "1-3" if t < 4 else "4-15" if t < 16 else "16-63"
             for by, bucket in (("pair", pair), ("frequency", often), ("position", position)):
                 cell = expected.setdefault((by, source, bucket), [0, 0.0])
@@ -100,8 +93,7 @@ def test_buckets_equal_a_loop_over_tokens(scored, tiny):
     buckets = {(r.by, r.source, r.bucket): (r.tokens, r.nats) for r in result["buckets"].itertuples()}
     assert buckets.keys() == expected.keys()
     for key, (tokens, nats) in expected.items():
-        assert buckets[key][0] == tokens
-        assert buckets[key][1] == pytest.approx(nats, rel=1e-5)
+        assert (buckets[key][0], buckets[key][1]) == (tokens, pytest.approx(nats, rel=1e-5))
 
 
 def test_documents_add_up_to_the_total(scored):
@@ -114,9 +106,11 @@ def test_documents_add_up_to_the_total(scored):
 @pytest.fixture
 def tabled(tiny):
     """tabled(runs, results, "context") -> what is known of the arm, and its tables."""
-    return lambda runs, results, *wanted: tables_of(
-        "losses", runs, results, {"asked": tiny.evaluation, "wanted": wanted}
-    )
+
+    def made(runs, results, *wanted):
+        return tables_of("losses", runs, results, {"asked": tiny.evaluation, "wanted": wanted})
+
+    return made
 
 
 def test_tables_are_those_that_are_wanted_and_repeatable(scored, tiny, tabled):
@@ -126,18 +120,14 @@ def test_tables_are_those_that_are_wanted_and_repeatable(scored, tiny, tabled):
     assert tables.keys() == again.keys() == {"losses", "curve", "documents", "context", "tokens"}
     assert all(frame.equals(again[name]) for name, frame in tables.items())
     pairs = tables["losses"].query("by == 'pair'")
-    speeches = pairs[pairs.source == "speeches"]
-    assert summary["loss"]["speeches"]["nats_per_token"] == pytest.approx(
-        speeches.nats.sum() / speeches.tokens.sum(), abs=1e-5
-    )
-    bits = speeches.nats.sum() / np.log(2) / speeches.bytes.sum()
-    assert summary["loss"]["speeches"]["bits_per_byte"] == pytest.approx(bits, abs=1e-5)
+    speeches, loss = pairs[pairs.source == "speeches"].sum(), summary["loss"]["speeches"]
+    assert loss["nats_per_token"] == pytest.approx(speeches.nats / speeches.tokens, abs=1e-5)
+    assert loss["bits_per_byte"] == pytest.approx(speeches.nats / np.log(2) / speeches.bytes, abs=1e-5)
     assert 4 < summary["unigram_nats_per_token"] < np.log(300)
     assert tables["tokens"]["nats"].sum() == pytest.approx(pairs.nats.sum())
     assert tables["tokens"]["tokens"].sum() == pairs.tokens.sum()
-    assert tables["tokens"]["seen"].tolist() == [
-        sum(count for (first, _), count in pairs_by_hand(run).items() if first == token) for token in range(300)
-    ]
+    first = Counter(token for token, _ in pairs_by_hand(run).elements())
+    assert tables["tokens"]["seen"].tolist() == [first[token] for token in range(300)]
 
 
 def test_context_has_a_line_per_document_condition_and_bucket(scored, tabled):
@@ -221,13 +211,59 @@ def test_documents_are_summed_over_the_first_seeds(scored, tabled):
     assert set(tables["documents"]["seeds"]) == {3, 5, 6}
 
 
-def test_a_loss_that_is_not_finite_is_no_loss_of_nothing(scored, tiny):
+def test_a_loss_that_is_not_finite_is_no_loss_of_nothing(scored, tiny, monkeypatch):
     """One NaN used to give a loss of 0.000000, the best possible."""
     run, _ = scored
-    weights = load_file(run.weights)
-    with safe_open(run.weights, "pt") as opened:
-        about = opened.metadata()
-    weights["head.weight"].fill_(3e38)  # a number, unlike the logits
-    save_file(weights, run.weights, about)
+    model = load_run(run)
+    model.head.weight.data.fill_(3e38)  # a number, unlike the logits
+    monkeypatch.setattr(losses, "load_run", lambda _: model)
     with pytest.raises(UserError, match=r"losses that are not finite on .*validation\.bin; its weights are damaged"):
         score(run, quiet, tiny.evaluation, ["losses"])
+
+
+@pytest.fixture
+def halves(make_run):
+    run = make_run("stem-full")
+    blocks = TokenBlocks(run.blocks, "validation", 32, 300)
+    model = build(run.model, 0).eval()
+    starts = [start for _, _, start, _ in blocks.about["documents"]]
+    numbers = np.unique([start // 32 + k for start in starts for k in range(5)])  # some hold a document's end
+    numbers = numbers[numbers < blocks.count]
+    documents = np.searchsorted(starts, numbers[:, None] * 32 + 1 + np.arange(32), side="right") - 1
+    nats = np.concatenate([loss(model, blocks.at(numbers[[i]]))[None] for i in range(len(numbers))])
+    return model, blocks, numbers, documents, nats
+
+
+def loss(model, row):
+    """Losses of one sequence [1, T + 1] -> [T]."""
+    with torch.no_grad():
+        likelihood = model(row[:, :-1])[0].log_softmax(-1)
+    return -likelihood[torch.arange(row.shape[1] - 1), row[0, 1:]].numpy()
+
+
+def test_sums_equal_a_loop_over_blocks(halves):
+    model, blocks, numbers, documents, nats = halves
+    result = context_sums(model, blocks, numbers, documents, nats, 5, quiet)
+    expected = {name: np.zeros_like(result[name], float) for name in ("by_position", "by_target")}
+    kept = 0
+    for number, owners in zip(numbers, documents, strict=True):
+        _, _, start, length = blocks.about["documents"][owners[0]]
+        if not start <= number * 32 or not number * 32 + 32 < start + length:
+            continue
+        kept += 1
+        place = list(result["document"]).index(owners[0])
+        row = blocks.at(np.array([number]))
+        order = np.random.Generator(np.random.PCG64([7, int(number)])).permutation(16)
+        mixed = torch.cat([row[:, :16][:, order], row[:, 16:]], dim=1)
+        losses = {"intact": loss(model, row), "shuffled": loss(model, mixed), "alone": loss(model, row[:, 16:])}
+        for t in range(32):
+            expected["by_position"][place, t.bit_length()] += losses["intact"][t]
+        for which, condition in enumerate(CONTEXTS):
+            for t in range(16):
+                expected["by_target"][which, place, t.bit_length()] += losses[condition][-16:][t]
+    assert kept > 3
+    assert kept < len(numbers)
+    assert result["by_position_tokens"].sum() == 32 * kept
+    assert result["by_target_tokens"].sum() == 16 * kept
+    for name, sums in expected.items():
+        assert np.allclose(result[name], sums, rtol=1e-4, atol=1e-4)

@@ -18,21 +18,13 @@ from stemrepro.model.transformer import build
 from tests.conftest import quiet, tables_of
 
 FOLDERS = ("gsm8k", "leaderboard", "longbench")
-MUSR = {
-    "narrative": "A king was found.",
-    "question": "Who did it?",
-    "choices": "['one', 'two']",
-    "answer_choice": "two",
-}
+MUSR = {"narrative": "A king was found.", "question": "Who did it?", "choices": "['one', 'two']"}
+LONG = {"input": "", "question": "Who?", "answers": ["a king"], "all_classes": [], "dataset": "x", "language": "en"}
 ROWS = {
     "openai/gsm8k": [{"question": f"What is {n} and 1?", "answer": f"It is so.\n#### {n + 1}"} for n in range(8)],
     "TAUR-Lab/MuSR": [MUSR | {"answer_index": n % 2, "answer_choice": ("one", "two")[n % 2]} for n in range(4)],
-    "Xnhyacinth/LongBench": [
-        {"context": "word " * n, "input": "", "question": "Who?", "answers": ["a king"], "length": 3000 * n,
-         "all_classes": [], "dataset": "x", "language": "en", "_id": str(n)}
-        for n in range(1, 5)
-    ],
-}  # fmt: skip
+    "Xnhyacinth/LongBench": [LONG | {"context": "word " * n, "length": 3000 * n, "_id": str(n)} for n in range(1, 5)],
+}
 
 
 @pytest.fixture
@@ -68,13 +60,10 @@ def planned(**tasks):
 @pytest.mark.slow
 def test_means_are_lm_evals(hub, lm, manager):
     scores = score_tasks(lm, manager, planned(gsm8k="exact_match", leaderboard_musr="acc_norm"), quiet)
-    results = simple_evaluate(
-        lm, tasks=["gsm8k", "leaderboard_musr"], limit=4, bootstrap_iters=0, task_manager=manager
-    )["results"]
-    assert scores["gsm8k"]["value"].mean() == pytest.approx(100 * results["gsm8k"]["exact_match,strict-match"])
-    assert scores["leaderboard_musr"]["value"].mean() == pytest.approx(
-        100 * results["leaderboard_musr"]["acc_norm,none"]
-    )
+    names = ["gsm8k", "leaderboard_musr"]
+    results = simple_evaluate(lm, tasks=names, limit=4, bootstrap_iters=0, task_manager=manager)["results"]
+    expected = results["gsm8k"]["exact_match,strict-match"], results["leaderboard_musr"]["acc_norm,none"]
+    assert [scores[name]["value"].mean() / 100 for name in names] == pytest.approx(expected)
     assert len(scores["gsm8k"]["value"]) == 4  # one filter of the two
     assert len(scores["leaderboard_musr"]["value"]) == 12  # three tasks
     assert {path for path, _ in hub} == {"openai/gsm8k", "TAUR-Lab/MuSR"}
@@ -149,40 +138,31 @@ def test_items_that_a_task_makes_by_length(lm, sample, tmp_path, monkeypatch):
     assert needles["value"].tolist() == [100, 0, 0, 100]
     assert needles["floor"].tolist() == [25] * 4  # of four answers
     tokenizer = Tokenizer.from_file(str(file))
-    docs = [
-        f"word {number} " * (length // 100) for (number,), length in zip(drawn[0], [4096] * 2 + [8192] * 2, strict=True)
-    ]
+    lengths = [4096] * 2 + [8192] * 2
+    docs = [f"word {number} " * (length // 100) for (number,), length in zip(drawn[0], lengths, strict=True)]
     assert needles["length"].tolist() == [len(tokenizer.encode(text).ids) for text in docs]
 
 
-def test_examples_before_a_question_are_the_same_for_every_run(hub, manager):
+def test_examples_before_a_question_are_the_same_for_every_run(hub, manager, monkeypatch):
     """Drawn by lm-eval's sampler, which has no seed of its own."""
     rows = [{"question": f"What is {n} and 1?", "answer": f"It is so.\n#### {n + 1}"} for n in range(200)]
-    ROWS["openai/gsm8k"], few = rows, ROWS["openai/gsm8k"]
-    try:
-        prompts = []
-        for _ in range(2):
-            (task,) = members(manager, "gsm8k").values()
-            prompts.append([str(task.fewshot_context(doc, num_fewshot=5)) for doc in list(task.test_docs())[:5]])
-    finally:
-        ROWS["openai/gsm8k"] = few
+    monkeypatch.setitem(ROWS, "openai/gsm8k", rows)
+    prompts = []
+    for _ in range(2):
+        (task,) = members(manager, "gsm8k").values()
+        prompts.append([str(task.fewshot_context(doc, num_fewshot=5)) for doc in list(task.test_docs())[:5]])
     assert prompts[0] == prompts[1]
     assert len(set(prompts[0])) == 5
 
 
-def test_one_answer_to_everything_is_the_floor(hub, lm, manager):
+def test_one_answer_to_everything_is_the_floor(hub, lm, manager, monkeypatch):
     """Of a graded score by the score itself: one line of code is like another."""
     pytest.importorskip("jieba")
     lines = ["return self.value", "return self.values", "return self.valued", "x = 1"]
     like = [{**ROWS["Xnhyacinth/LongBench"][0], "answers": [line], "context": "code " * 9} for line in lines]
-    ROWS["Xnhyacinth/LongBench"], old = like, ROWS["Xnhyacinth/LongBench"]
-    try:
-        results = score_tasks(lm, manager, planned(longbench_lcc_e="score"), quiet)
-    finally:
-        ROWS["Xnhyacinth/LongBench"] = old
-    floor = set(results["longbench_lcc_e"]["floor"])
-    assert len(floor) == 1
-    assert 70 < floor.pop() < 90  # three near misses and one line of another kind
+    monkeypatch.setitem(ROWS, "Xnhyacinth/LongBench", like)
+    (floor,) = set(score_tasks(lm, manager, planned(longbench_lcc_e="score"), quiet)["longbench_lcc_e"]["floor"])
+    assert 70 < floor < 90  # three near misses and one line of another kind
 
 
 def test_what_does_not_fit_the_context_is_marked(hub, lm, manager):
@@ -192,13 +172,6 @@ def test_what_does_not_fit_the_context_is_marked(hub, lm, manager):
     lm.context = 10_000
     again = score_tasks(lm, manager, planned(leaderboard_musr="acc_norm"), quiet)
     assert not again["leaderboard_musr"]["cut"].any()
-
-
-def test_longbench_scores_what_is_said(hub, lm, manager, monkeypatch):
-    pytest.importorskip("jieba")
-    monkeypatch.setattr(StemLM, "generate_until", lambda self, requests, **_: ["a king"] * len(requests))
-    results = score_tasks(lm, manager, planned(longbench_hotpotqa_e="score"), quiet)
-    assert results["longbench_hotpotqa_e"]["value"].tolist() == [100.0] * 4
 
 
 def test_nothing_is_scored_without_the_hub(make_run, tmp_path, monkeypatch):
