@@ -29,7 +29,7 @@ class {name}(Stem):
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
         """x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
-        return self.down(F.silu(self.gate(x)) * self.rows(tokens))
+        return self.down(F.silu(self.gate(x)) * self.rows(x, tokens))
 '''
 ARM = """{name}:
   {{ffn: {ffn}, placement: full{needs},

@@ -87,10 +87,11 @@ def parse(model: type[Record], value: object, file: Path, key: str = "", exact: 
     Args:
         exact: take neither "3" nor true for a number.
     """
+    kind: Any = model  # which mypy takes for not hashable
     try:
         if exact:  # as JSON, which has lists for tuples
-            return _adapter(model).validate_json(json.dumps(value, default=str), strict=True)
-        return _adapter(model).validate_python(value)
+            return _adapter(kind).validate_json(json.dumps(value, default=str), strict=True)
+        return _adapter(kind).validate_python(value)
     except ValidationError as error:
         first = min(error.errors(), key=lambda one: one["type"] not in STRANGE)  # else it is said to be missing
         where = ".".join(filter(None, [key, *map(str, first["loc"])]))
@@ -105,7 +106,8 @@ def parse(model: type[Record], value: object, file: Path, key: str = "", exact: 
 
 def dumped(record: object) -> dict[str, Any]:
     """Return a record as JSON has it, for hashes and files."""
-    return _adapter(type(record)).dump_python(record, mode="json")
+    kind: Any = type(record)
+    return _adapter(kind).dump_python(record, mode="json")
 
 
 NUMBER = re.compile(r"[0-9][0-9_]*(\.[0-9_]*)?(e[-+]?[0-9]+)?|0o[0-7_]+")

@@ -103,23 +103,19 @@ def _limits(model: ModelConfig, training: RunTraining) -> list[str]:
         f"In float32 its logits are those of the run's model within {BOUND:g}; other precisions were not compared.",
     ]
     if model.document_mask:
-        lines.append(
+        lines += [
             "It was trained with a mask that keeps documents from seeing each other, which is not carried over: "
             "give it one document at a time. The tokenizer therefore puts no end mark before a text, "
             "which the run's model would not see either."
-        )
+        ]
     else:
-        lines.append("A text begins after an end mark, as in training; the tokenizer puts it there.")
+        lines += ["A text begins after an end mark, as in training; the tokenizer puts it there."]
     if model.table_shared:
-        lines.append(
-            "The layers share one table, which is written for each of them: the file is larger than the model."
-        )
+        lines += ["The layers share one table, which is written for each of them: the file is larger than the model."]
     if ffn_class(model.ffn).row_address == "order":
-        lines.append(
-            "Its rows were dealt out anew at every training step; here each token has the row of the last deal."
-        )
+        lines += ["Its rows were dealt out anew at every training step; here each token has the row of the last deal."]
     if model.replaced_layers:
-        lines.append("Rows are read by token: inputs as embeddings (`inputs_embeds`) are refused.")
+        lines += ["Rows are read by token: inputs as embeddings (`inputs_embeds`) are refused."]
     return [f"- {line}" for line in lines]
 
 

@@ -20,19 +20,9 @@ NAMES = {
     "attention.key": "self_attn.k_proj",
     "attention.value": "self_attn.v_proj",
     "attention.out": "self_attn.o_proj",
-    "ffn.gate": "mlp.gate_proj",
-    "ffn.up": "mlp.up_proj",
-    "ffn.down": "mlp.down_proj",
-    "ffn.table": "mlp.table",
-    "ffn.row_norm": "mlp.row_norm",
-    "ffn.widen": "mlp.widen",
-    "ffn.narrow": "mlp.narrow",
-    "ffn.project": "mlp.project",
-    "ffn.scale": "mlp.scale",
-    "ffn.mix": "mlp.mix",
+    **{f"ffn.{name}": f"mlp.{name}_proj" for name in ("gate", "up", "down")},
+    **{f"ffn.{name}": f"mlp.{name}" for name in ("table", "row_norm", "widen", "narrow", "project", "scale", "mix")},
 }
-
-
 BY_PAIRS = "its rows are read by pairs of tokens, and the cache of transformers keeps no tokens"
 
 

@@ -19,8 +19,7 @@ def layers_of(placement: str, layers: int) -> tuple[int, ...]:
     `single` is one layer in the middle. `ends` are a quarter of the layers, rounded up, at either end. It has layer 0,
     so it is for memories outside of the FFNs.
 
-    Raises:
-        UserError: unknown placement, or too few layers to replace even one.
+    UserError: unknown placement, or too few layers to replace even one.
     """
     count = layers // 3
     rules = {
@@ -126,18 +125,16 @@ class ModelConfig:
                 f"replaced_layers {list(self.replaced_layers)}: layer 0 is never replaced "
                 f"and layers go up to {self.layers - 1}"
             )
-        if not all(0 <= layer < self.layers for layer in self.value_layers):
-            raise UserError(f"value_layers {list(self.value_layers)}: layers go from 0 up to {self.layers - 1}")
-        if not all(0 <= layer < self.layers for layer in self.memory_layers):
-            raise UserError(f"memory_layers {list(self.memory_layers)}: layers go from 0 up to {self.layers - 1}")
+        for field, placed in (("value_layers", self.value_layers), ("memory_layers", self.memory_layers)):
+            if not all(0 <= layer < self.layers for layer in placed):
+                raise UserError(f"{field} {list(placed)}: layers go from 0 up to {self.layers - 1}")
         if self.table_shared and not self.replaced_layers:
             raise UserError("table_shared: no layer is replaced that could share a table")
 
     @property
     def settings(self) -> dict[str, Any]:
         """Its fields as JSON has them."""
-        fields: dict[str, Any] = JSON.dump_python(self, mode="json")
-        return fields
+        return JSON.dump_python(self, mode="json")
 
     @property
     def head_width(self) -> int:

@@ -90,11 +90,8 @@ def nearest(
 ) -> ModelConfig:
     """Return the model whose size comes nearest to `aim`.
 
-    Args:
-        of: the model at a whole number, as its d_ff, its experts or its heads.
-        size: its parameters or FLOPs, which grow with that number.
-        aim: what the size should be.
-        low: the smallest number; the model is this one where it is too large already.
+    `of` gives the model at a whole number, as its d_ff, its experts or its heads. Its size, in parameters or FLOPs,
+    grows with that number, which is `low` at least.
     """
     high = low + 1
     while size(of(high)) <= aim:

@@ -74,8 +74,7 @@ def _count(module: FFN | Memory, prefix: str, top_k: int) -> Cost:
 def ffn_cost(name: str, config: ModelConfig) -> Cost:
     """Return the cost of a network in a model.
 
-    Raises:
-        UserError: the name is unknown, the shape is too large, or a network of a user's file fails.
+    UserError: the name is unknown, the shape is too large, or a network of a user's file fails.
     """
     if OWN_FILE.fullmatch(name):
         return _own_cost(name, config)

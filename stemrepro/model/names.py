@@ -13,9 +13,8 @@ OWN_FILE = re.compile(r"(?P<file>[\w./-]+\.py):(?P<name>[A-Za-z_]\w*)")
 def own_file(name: str) -> Path:
     """Return the file of a network outside the package, whether it exists or not.
 
-    Raises:
-        UserError: it isn't below the repository's root, also after links are followed, or the class has a bad name.
-        ValueError: the name isn't a file and a class.
+    UserError: it isn't below the repository's root, also after links are followed, or the class has a bad name.
+    ValueError: the name isn't a file and a class.
     """
     match = OWN_FILE.fullmatch(name)
     if match is None:
@@ -33,8 +32,7 @@ def module_of(name: str) -> str | Path:
 
     Of "my/silu.py:SiluRows" it is the file.
 
-    Raises:
-        UserError: that file is missing, or isn't below the repository's root.
+    UserError: that file is missing, or isn't below the repository's root.
     """
     if not OWN_FILE.fullmatch(name):
         return f"{__package__}.ffn.{name.replace('-', '_')}"

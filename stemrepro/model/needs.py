@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 def declared(name: str) -> "type[FFN]":
     """Return the class that says what a network needs; a user's needs nothing, and its file isn't executed for that.
 
-    Raises:
-        UserError: the name is unknown, or the file is missing.
+    UserError: the name is unknown, or the file is missing.
     """
     from stemrepro.model.ffn.base import FFN, ffn_class
 

@@ -43,8 +43,7 @@ class Step:
 def step_of(sequences: int, length: int, ranks: int, most: int) -> Step:
     """Return the step of a batch of so many sequences, at most `most` of them a micro-batch.
 
-    Raises:
-        ValueError: a rank's sequences are no whole micro-batches.
+    ValueError: a rank's sequences are no whole micro-batches.
     """
     size = min(most, sequences // ranks)
     if not size or sequences % (ranks * size):

@@ -18,7 +18,6 @@ from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.base import FFN, is_table
 from stemrepro.model.loss import losses_in_parts, token_losses
 from stemrepro.model.memory.base import Memory, memory_class
-from stemrepro.model.memory.blocks import MemoryBlock
 from stemrepro.model.names import OWN_FILE
 from stemrepro.model.pairs import PairInput
 
@@ -32,12 +31,8 @@ class Decoder(nn.Module):
         self.embedding = nn.Embedding(config.vocab, config.width)
         self.pairs = PairInput(config) if config.pair_rows else None
         self.memory = memory_class(config.memory)(config) if config.memory else None
-        blocks = [
-            MemoryBlock(config, layer, self.memory)
-            if self.memory is not None and layer in config.memory_layers
-            else Block(config, layer)
-            for layer in range(config.layers)
-        ]
+        places = config.memory_layers
+        blocks = [Block(config, n, self.memory if n in places else None) for n in range(config.layers)]
         self.blocks = nn.ModuleList(blocks)
         if config.table_shared:
             owner, *others = (blocks[layer].ffn for layer in config.replaced_layers)
@@ -68,8 +63,7 @@ class Decoder(nn.Module):
 
         With a cache, the tokens follow the cached ones and are added to it.
 
-        Raises:
-            ValueError: as for `hidden`.
+        ValueError: as for `hidden`.
         """
         return self.head(self.hidden(tokens, cache))
 

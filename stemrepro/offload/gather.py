@@ -22,13 +22,7 @@ else:
         tl.store(target + place * width + columns, values, mask=columns < width)
 
     def gather_rows(source: Tensor, ids: Tensor, target: Tensor) -> None:
-        """Copy rows: target[: n] = source[ids].
-
-        Args:
-            source: [vocab, width], pinned in host memory.
-            ids: [n], on the GPU.
-            target: [n or more, width], on the GPU.
-        """
+        """Copy target[: n] = source[ids], of source [vocab, width] in pinned memory, ids [n] and target on the GPU."""
         block = min(WIDEST, triton.next_power_of_2(source.shape[1]))
         if len(ids):
             _gather[(len(ids), triton.cdiv(source.shape[1], block))](source, ids, target, source.shape[1], BLOCK=block)

@@ -3,7 +3,7 @@
 A buffer is filled, waited for, read, and released. A link with a stream of its own copies while the model works.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,12 +22,11 @@ class Buffer:
     free: Any = None
 
 
-@dataclass
 class Link:
     """Copies in the model's own order, for a model on the CPU: each is done when `fill` returns."""
 
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    moved: int = 0
+    def __init__(self, device: torch.device = torch.device("cpu")) -> None:  # noqa: B008, it never changes
+        self.device, self.moved = device, 0  # bytes
 
     def buffer(self, capacity: int, source: Tensor) -> Buffer:
         """Return room for `capacity` rows of a table [vocab, width]."""
@@ -106,8 +105,3 @@ class CudaLink(Link):
     def release(self, buffer: Buffer) -> None:
         """Record the event that the next copy into the buffer waits for."""
         buffer.free.record(torch.cuda.current_stream(self.device))
-
-
-def link_to(device: torch.device) -> Link:
-    """Return the link for a model on this device."""
-    return CudaLink(device) if device.type == "cuda" else Link()

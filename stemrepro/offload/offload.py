@@ -12,9 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stemrepro.common.errors import UserError
+from stemrepro.model.block import Block
 from stemrepro.model.names import OWN_FILE
-from stemrepro.model.transformer import Block, Decoder
-from stemrepro.offload.link import Buffer, Link, link_to
+from stemrepro.model.transformer import Decoder
+from stemrepro.offload.link import Buffer, CudaLink, Link
 from stemrepro.offload.row_cache import RowCache
 
 
@@ -185,9 +186,7 @@ def table_owners(model: Decoder) -> list[nn.Module]:
     outside = model.pairs is not None or model.memory is not None
     by_token = not outside and all(cast(Block, block).ffn.row_address == "token" for block in model.blocks)
     if from_file or not by_token or config.table_shared:
-        raise UserError(
-            f"'{config.ffn}' can't be offloaded: its rows aren't chosen by the token alone, a table a layer"
-        )
+        raise UserError(f"'{config.ffn}' can't be offloaded: the token alone doesn't choose its rows, a table a layer")
     modules: list[nn.Module] = []
     for block in model.blocks:
         modules += cast(Block, block).attention, cast(Block, block).ffn
@@ -204,7 +203,8 @@ def offload(
 
     Call it with the model on its device. Gradients don't reach the tables. UserError: see `table_owners`.
     """
-    link = link or link_to(model.embedding.weight.device)
+    device = model.embedding.weight.device
+    link = link or (CudaLink(device) if device.type == "cuda" else Link())
     owners = table_owners(model)
     tables = []
     for owner in owners:

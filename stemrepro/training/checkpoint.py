@@ -42,8 +42,7 @@ class AtomicCheckpointIO(CheckpointIO):
     ) -> dict[str, Any]:
         """Read tensors and plain values only, from a file or from the folder of a sharded run (`devices.write`).
 
-        Raises:
-            UserError: the file isn't the one that was written, or never was a checkpoint.
+        UserError: the file isn't the one that was written, or never was a checkpoint.
         """
         if not intact(Path(path)):
             raise UserError(f"{path} is damaged (its sha256 is not the recorded one); delete it to use the one before")
@@ -82,9 +81,8 @@ def _canonical(value: Any) -> Any:
 def intact(path: Path) -> bool:
     """Return whether a checkpoint's bytes have the hash that was recorded when it was written; a folder has none."""
     recorded = Path(f"{path}.sha256")
-    return path.is_dir() or (
-        path.exists() and recorded.exists() and recorded.read_text(encoding="utf-8").strip() == sha256(path)
-    )
+    whole = recorded.exists() and path.is_file() and recorded.read_text(encoding="utf-8").strip() == sha256(path)
+    return path.is_dir() or whole
 
 
 def newest(folder: Path) -> Path | None:
@@ -104,8 +102,9 @@ def stable_phase_of(run: Run) -> Path | None:
 
     A run that resumes from it ends with the bytes of a run that starts anew: up to that step both are the same run.
     """
-    for path in reversed([folder / STABLE for folder in run.prefixes]):
-        if path.exists() and intact(path):
+    for folder in reversed(run.prefixes):
+        path = folder / STABLE
+        if intact(path):
             checkpoint = AtomicCheckpointIO().load_checkpoint(path)
             same_phase = checkpoint.get("stable_phase") == run.stable_phase
             if same_phase and checkpoint["global_step"] <= branch_step(run.training):
@@ -116,8 +115,7 @@ def stable_phase_of(run: Run) -> Path | None:
 def beginning_of(run: Run) -> dict[str, Any]:
     """Return the last checkpoint of the run that another one resumes from.
 
-    Raises:
-        UserError: that run isn't finished, or is another than the one that was planned.
+    UserError: that run isn't finished, or is another than the one that was planned.
     """
     parent = run.init_from
     assert parent is not None, f"{run} begins anew"

@@ -41,8 +41,7 @@ def environment() -> environments.ClusterEnvironment | None:
 def join(run: Run) -> None:
     """Join the processes that train a run together; they stay joined for the runs that follow.
 
-    Raises:
-        UserError: they aren't as many as the run's devices.
+    UserError: they aren't as many as the run's devices.
     """
     parallel = run.parallel
     if parallel is None or dist.is_initialized():

@@ -12,22 +12,13 @@ from stemrepro.common.files import atomic_write, locked
 from stemrepro.training import devices
 from stemrepro.training.run import Run
 
-WRITTEN = (
-    "config.yaml",
-    "metrics.jsonl",
-    "*.json",
-    "*.safetensors",
-    "*.ckpt",
-    "*.sha256",
-    "resume/*.ckpt",
-    "resume/*.sha256",
-)
+WRITTEN = "config.yaml", "metrics.jsonl", "*.json", "*.safetensors", "*.ckpt", "*.sha256"
 
 
 def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files of a process that was killed while writing."""
-    for name in map(Path, WRITTEN):
-        for path in folder.glob(str(name.with_name(f".{name.name}.????????"))):
+    for name in WRITTEN:
+        for path in (*folder.glob(f".{name}.????????"), *folder.glob(f"resume/.{name}.????????")):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
@@ -41,23 +32,20 @@ def empty(folder: Path, kept: str = "") -> None:
 def claim_folder(run: Run, replace: bool) -> None:
     """Make sure that what lies in the run folder belongs to this run; with `replace` anything else is removed.
 
-    Raises:
-        UserError: it was made with other settings; names the keys.
+    UserError: it was made with other settings; names the keys.
     """
     config = run.folder / "config.yaml"
     remove_leftovers(run.folder)
     if config.exists():
         changes = run.other_settings()
-        if changes and not replace:
-            raise UserError(f"{run.folder} holds a run with other settings ({changes}); move it or pass --replace")
-        if changes:  # a config.yaml exists at all times: tracking of other seeds reads it
-            empty(run.folder, kept=config.name)
-            atomic_write(config, yaml.safe_dump(run.config, sort_keys=False))
-    elif any(run.folder.iterdir()):
-        if not replace:
-            raise UserError(f"{run.folder} is not empty and has no config.yaml; move it or pass --replace")
-        empty(run.folder)
-    if not config.exists():
+        foreign = f"holds a run with other settings ({changes})" if changes else ""
+    else:
+        foreign = "is not empty and has no config.yaml" if any(run.folder.iterdir()) else ""
+    if foreign and not replace:
+        raise UserError(f"{run.folder} {foreign}; move it or pass --replace")
+    if foreign:  # a config.yaml exists at all times: tracking of other seeds reads it
+        empty(run.folder, kept=config.name)
+    if foreign or not config.exists():
         atomic_write(config, yaml.safe_dump(run.config, sort_keys=False))
 
 
@@ -65,8 +53,7 @@ def claim_folder(run: Run, replace: bool) -> None:
 def claimed(run: Run, replace: bool) -> Iterator[bool]:
     """Hold the folder of a run for this training; yield whether nothing is left to train in it.
 
-    Raises:
-        UserError: another process trains in it, or as in `claim_folder`.
+    UserError: another process trains in it, or as in `claim_folder`.
     """
     with ExitStack() as stack:
 

@@ -1,23 +1,23 @@
 """The LightningModule: next-token loss, optimiser, gradient clipping, batches."""
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import lightning as L
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.model.ffn.base import is_table, table_parameters
 from stemrepro.model.transformer import Decoder, build
 from stemrepro.training import devices
-from stemrepro.training.batches import Batches
 from stemrepro.training.compiling import compiled
 from stemrepro.training.optimizers import carry, make_optimizer, state_by_name
 from stemrepro.training.run import Run
 from stemrepro.training.schedule import schedule_factor
-from stemrepro.training.touched import clip, sparse_gradients
+from stemrepro.training.table_adamw import clip, sparse_gradients
 
 
 def mean_loss(model: Decoder, batch: Tensor, at_once: int | None = None) -> Tensor:
@@ -26,6 +26,23 @@ def mean_loss(model: Decoder, batch: Tensor, at_once: int | None = None) -> Tens
     With `at_once`, the logits of so many tokens are in memory at a time.
     """
     return model.losses(batch[:, :-1], batch[:, 1:], at_once).mean()
+
+
+class Batches(IterableDataset[Tensor]):
+    """The micro-batches `start`, start + every, start + 2 every, ... of a seed.
+
+    It has no length: with one, Lightning would count from zero after a resume.
+    """
+
+    def __init__(self, text: TokenBlocks, seed: int, size: int, start: int, every: int = 1) -> None:
+        self.text, self.seed, self.size, self.start, self.every = text, seed, size, start, every
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """Yield int64 [size, sequence + 1]."""
+        k = self.start
+        while True:
+            yield self.text.batch(self.seed, k, self.size)
+            k += self.every
 
 
 class LanguageModule(L.LightningModule):
@@ -69,11 +86,7 @@ class LanguageModule(L.LightningModule):
         Args:
             checkpoint: what `beginning_of` gives.
         """
-        kept = {
-            name.removeprefix("model."): value
-            for name, value in checkpoint["state_dict"].items()
-            if name.startswith("model.")
-        }
+        kept = {name.removeprefix("model."): value for name, value in checkpoint["state_dict"].items()}
         states = state_by_name(checkpoint["optimizer_states"][0])
         if self.run.init_from and self.run.init_from.tables == "anew":
             kept = {name: value for name, value in kept.items() if not is_table(name)} | table_parameters(self.model)

@@ -9,8 +9,7 @@ from torch import nn
 from stemrepro.config.training import RunTraining
 from stemrepro.model.ffn.base import is_table
 from stemrepro.training.devices import shard_like
-from stemrepro.training.rowwise import RowwiseAdamW
-from stemrepro.training.touched import TouchedAdamW
+from stemrepro.training.table_adamw import RowwiseAdamW, TouchedAdamW
 
 
 class Chain(torch.optim.Optimizer):
@@ -51,51 +50,36 @@ def make_optimizer(model: nn.Module, training: RunTraining, compile: bool = Fals
 
     With `compile` the update of touched rows is compiled. Weight decay acts on all parameters, as in the official code.
     """
-    trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-    embedding = [(name, parameter) for name, parameter in trained if name == "embedding.weight"]
-    tables = [(name, parameter) for name, parameter in trained if is_table(name)]
-    backbone = [(name, parameter) for name, parameter in trained if name != "embedding.weight" and not is_table(name)]
-    lr, decay = training.learning_rate, training.weight_decay
-    adam = {"betas": training.betas, "eps": training.eps}
-    groups = [
-        {
-            "name": "embedding",
-            "params": embedding,
-            **adam,
-            "lr": lr * training.embedding_rate_factor,
-            "weight_decay": decay * training.embedding_decay_factor,
-        },
-        {"name": "backbone", "params": backbone, **adam, "lr": lr, "weight_decay": decay},
-    ]
-    of_tables = {
-        "name": "tables",
-        "params": tables,
-        **adam,
-        "lr": lr * training.table_rate_factor,
-        "weight_decay": decay * training.table_decay_factor,
+    factors = {
+        "embedding": (training.embedding_rate_factor, training.embedding_decay_factor),
+        "backbone": (1.0, 1.0),
+        "tables": (training.table_rate_factor, training.table_decay_factor),
     }
+    groups: dict[str, dict[str, Any]] = {}
+    for name, (rate, decay) in factors.items():
+        groups[name] = {"name": name, "params": [], "betas": training.betas, "eps": training.eps}
+        groups[name] |= {"lr": training.learning_rate * rate, "weight_decay": training.weight_decay * decay}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            kind = "tables" if is_table(name) else "embedding" if name == "embedding.weight" else "backbone"
+            groups[kind]["params"].append((name, parameter))
+    tables = groups.pop("tables")
     optimizers: list[torch.optim.Optimizer] = []
-    if tables and training.table_update == "touched":
-        optimizers.append(TouchedAdamW([of_tables], compile=compile))
-    elif tables and training.table_update == "rowwise":
-        optimizers.append(RowwiseAdamW([of_tables]))
-    elif tables:
-        groups.append(of_tables)
+    if tables["params"] and training.table_update == "touched":
+        optimizers.append(TouchedAdamW([tables], compile=compile))
+    elif tables["params"] and training.table_update == "rowwise":
+        optimizers.append(RowwiseAdamW([tables]))
+    elif tables["params"]:
+        groups["tables"] = tables
     # A fused optimiser takes the scale of 16-bit gradients off by itself, too late for clipping.
-    return Chain([torch.optim.AdamW(groups, fused=training.precision != "16-mixed"), *optimizers])
+    return Chain([torch.optim.AdamW([*groups.values()], fused=training.precision != "16-mixed"), *optimizers])
 
 
 def state_by_name(saved: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the state that a saved optimiser has of each parameter, by the parameter's name.
-
-    Args:
-        saved: state_dict() of an optimiser that `make_optimizer` gave.
-    """
-    names = {
-        number: name
-        for group in saved["param_groups"]
-        for number, name in zip(group["params"], group["param_names"], strict=True)
-    }
+    """Return the state that `make_optimizer`'s optimiser saved of each parameter, by the parameter's name."""
+    names: dict[int, str] = {}
+    for group in saved["param_groups"]:
+        names |= zip(group["params"], group["param_names"], strict=True)
     return {names[number]: state for number, state in saved["state"].items()}
 
 
@@ -104,6 +88,5 @@ def carry(states: dict[str, dict[str, Any]], optimizer: torch.optim.Optimizer) -
     for group in optimizer.param_groups:
         for name, parameter in zip(group["param_names"], group["params"], strict=True):
             if name in states:
-                optimizer.state[parameter] = {
-                    key: shard_like(value, parameter).clone() for key, value in states[name].items()
-                }
+                state = states[name].items()
+                optimizer.state[parameter] = {key: shard_like(value, parameter).clone() for key, value in state}

@@ -5,106 +5,86 @@ W_u E[x | t] is nearest to W_u x in the mean square. Where x depends on the toke
 function.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from stemrepro.common.errors import UserError
-from stemrepro.config.retrofit import Kind, check
-from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.dense import SwiGLU
+from stemrepro.config.retrofit import KINDS, Kind, check
+from stemrepro.data.blocks import TokenBlocks
+from stemrepro.model.config import JSON, ModelConfig
 from stemrepro.model.transformer import Decoder
-
-
-@dataclass
-class Means:
-    """What the networks of some layers read, summed by token in float64.
-
-    Attributes:
-        sums: by layer, over a text [vocab, width].
-        counts: how often the text has each token [vocab].
-    """
-
-    sums: dict[int, Tensor]
-    counts: Tensor
-
-    def overall(self, layer: int) -> Tensor:
-        """Return the mean over all tokens of the text [width]."""
-        return self.sums[layer].sum(dim=0) / self.counts.sum()
-
-    def by_token(self, layer: int) -> Tensor:
-        """Return the mean per token [vocab, width]; for tokens that the text lacks the overall one."""
-        means = self.sums[layer] / self.counts.clamp(min=1)[:, None]
-        return torch.where(self.counts[:, None] > 0, means, self.overall(layer))
+from stemrepro.training.checkpoint import beginning_of
+from stemrepro.training.run import Run
 
 
 @torch.no_grad()
-def read_means(model: Decoder, layers: Sequence[int], batches: Iterable[Tensor]) -> Means:
-    """Pass a text through a model and sum what its networks read.
+def read_means(model: Decoder, layers: Sequence[int], batches: Iterable[Tensor], kind: Kind) -> dict[int, Tensor]:
+    """Return, by layer, the mean of what its network reads at each token of a text: float64 [vocab, width].
 
-    Args:
-        layers: whose networks' inputs, after the norm, are summed.
-        batches: token ids [batch, seq], any number of them.
-
-    Raises:
-        UserError: the text has no token.
+    Tokens that the text lacks have the mean over all tokens, and so has every token where `kind` is "mean-row". The
+    batches are token ids [batch, seq]. UserError: they have no token.
     """
     config, device = model.config, model.head.weight.device
-    nothing = torch.zeros(config.vocab, config.width, dtype=torch.float64, device=device)
-    means = Means({layer: nothing.clone() for layer in layers}, torch.zeros_like(nothing[:, 0]))
+    sums = {n: torch.zeros(config.vocab, config.width, dtype=torch.float64, device=device) for n in layers}
+    counts = torch.zeros(config.vocab, dtype=torch.float64, device=device)
 
     def add(layer: int, x: Tensor, tokens: Tensor) -> None:
-        means.sums[layer].index_add_(0, tokens.flatten(), x.flatten(0, 1).double())
+        sums[layer].index_add_(0, tokens.flatten(), x.flatten(0, 1).double())
 
-    hooks = [
-        model.ffns[layer].register_forward_pre_hook(lambda _, read, layer=layer: add(layer, *read)) for layer in layers
-    ]
+    hooks = [model.ffns[n].register_forward_pre_hook(lambda _, read, n=n: add(n, *read)) for n in layers]
     try:
         for tokens in batches:
             tokens = tokens.to(device)
-            means.counts += torch.bincount(tokens.flatten(), minlength=config.vocab)
+            counts += torch.bincount(tokens.flatten(), minlength=config.vocab)
             model(tokens)
     finally:
         for hook in hooks:
             hook.remove()
-    if not means.counts.sum():
+    if not counts.sum():
         raise UserError("the text of a retrofit has no token; give it one batch at least")
-    return means
-
-
-def tables(model: Decoder, means: Means, kind: Kind) -> dict[str, Tensor]:
-    """Return tables for the layers of `means`, under their names in a STEM model, each [vocab, ffn_width].
-
-    Raises:
-        UserError: one of the layers has another network than dense.
-    """
-    made = {}
-    for layer in means.sums:
-        ffn = model.ffns[layer]
-        if not isinstance(ffn, SwiGLU):
-            raise UserError(f"layer {layer} has no up-projection to make rows of; retrofit a dense model")
-        read = means.by_token(layer)
-        if kind == "mean-row":
-            read = means.overall(layer).expand_as(read)
-        up = ffn.up.weight.detach()
-        made[f"blocks.{layer}.ffn.table.weight"] = (read @ up.double().T).to(up.dtype).contiguous()
-    return made
+    of_its_own = (counts[:, None] > 0) & (kind == "token-means")
+    overall = {n: total.sum(dim=0) / counts.sum() for n, total in sums.items()}
+    return {n: torch.where(of_its_own, sums[n] / counts.clamp(min=1)[:, None], overall[n]) for n in layers}
 
 
 def retrofitted(model: Decoder, stem: ModelConfig, batches: Iterable[Tensor], kind: Kind) -> dict[str, Tensor]:
     """Return the state of a STEM model made from a dense one: in `stem.replaced_layers` tables replace up-projections.
 
-    Args:
-        model: dense, in evaluation; it is left as it is.
-        stem: the shape to be reached.
-        batches: token ids [batch, seq] of a text.
-
-    Raises:
-        UserError: see `check` and `read_means`.
+    The dense model, in evaluation, is left as it is. UserError: see `check` and `read_means`, which has the batches.
     """
     check(model.config, stem)
-    gone = {f"blocks.{layer}.ffn.up.weight" for layer in stem.replaced_layers}
-    kept = {name: value.detach().clone() for name, value in model.state_dict().items() if name not in gone}
-    return kept | tables(model, read_means(model, stem.replaced_layers, batches), kind)
+    state = {name: value.detach().clone() for name, value in model.state_dict().items()}
+    for layer, read in read_means(model, stem.replaced_layers, batches, kind).items():
+        up = state.pop(f"blocks.{layer}.ffn.up.weight")
+        state[f"blocks.{layer}.ffn.table.weight"] = (read @ up.double().T).to(up.dtype).contiguous()
+    return state
+
+
+def row_text(run: Run, text: TokenBlocks) -> Iterator[Tensor]:
+    """Yield the first `row_tokens` tokens that the run before was trained on, in its order: int64 [rows, sequence]."""
+    assert run.init_from is not None, f"{run} begins anew"
+    size, sequences = run.training.micro_batch, run.init_from.row_tokens // run.training.sequence
+    for k in range(-(-sequences // size)):
+        yield text.batch(run.seed, k, size)[: sequences - k * size, :-1]
+
+
+def beginning(run: Run, text: TokenBlocks) -> dict[str, Any]:
+    """Return the checkpoint for LanguageModule.take_over; in a retrofit tables replace the up-projections in it.
+
+    Its optimiser's state is by parameter name: nothing about such tables, and about all else what it was.
+    UserError: see `beginning_of` and `retrofitted`.
+    """
+    checkpoint = beginning_of(run)
+    kind = next((kind for kind in KINDS if run.init_from and kind == run.init_from.tables), None)
+    if kind is None:
+        return checkpoint
+    shape = JSON.validate_python(checkpoint["run_config"]["model"])
+    check(shape, run.model)  # before a network is imported that a retrofit can't begin with
+    dense = Decoder(shape).eval()
+    state = {name.removeprefix("model."): value for name, value in checkpoint["state_dict"].items()}
+    dense.load_state_dict(state)
+    weights = retrofitted(dense, run.model, row_text(run, text), kind)
+    return checkpoint | {"state_dict": {f"model.{name}": value for name, value in weights.items()}}

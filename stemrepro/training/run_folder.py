@@ -74,8 +74,7 @@ class Settings(Strict):
 def read_config(folder: Path) -> Settings:
     """Read the settings of a run folder and check all of them; all readers of a config.yaml call this.
 
-    Raises:
-        UserError: the file is missing or has no settings of a run; the message names the key.
+    UserError: the file is missing or has no settings of a run; the message names the key.
     """
     path = folder / "config.yaml"
     try:
@@ -106,8 +105,7 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 
     A row where the run was evaluated also has `validation`, by source.
 
-    Raises:
-        UserError: the file is missing, or a row is invalid; the message names it.
+    UserError: the file is missing, or a row is invalid; the message names it.
     """
     path = folder / "metrics.jsonl"
     rows = read_rows(path)

@@ -15,9 +15,9 @@ def schedule_factor(step: int, training: RunTraining) -> float:
     steps, final = training.steps, training.final_rate
     if step < training.warmup_steps:
         return (step + 1) / training.warmup_steps
-    decay_start = (
-        training.warmup_steps if training.schedule == "cosine" else max(training.warmup_steps, branch_step(training))
-    )
+    decay_start = training.warmup_steps
+    if training.schedule == "wsd":
+        decay_start = max(decay_start, branch_step(training))
     done = min(1.0, max(0.0, (step - decay_start) / max(1, steps - decay_start)))
     left = 0.5 * (1 + math.cos(math.pi * done)) if training.schedule == "cosine" else 1 - done
     return final + (1 - final) * left

@@ -129,7 +129,7 @@ def test_a_changed_sign_changes_the_networks_with_that_equation(tmp_path, monkey
 
     before = codes()
     assert len(set(before.values())) == len(ffns())
-    edit("model/ffn/stem.py", '"""Apply the network: x [batch, seq, width], ', '"""Of x [batch, seq, width] and ')
+    edit("model/ffn/stem.py", '"""Return what stands', '"""What stands')
     edit("training/train.py", "\n\n\n", "\n\n\n# why\n")
     assert codes() == before
     edit("model/ffn/stem.py", "F.silu(self.gate(x)) * self.rows", "F.silu(-self.gate(x)) * self.rows")

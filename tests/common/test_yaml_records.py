@@ -33,27 +33,8 @@ def test_aliases_are_fine(tmp_path):
     assert read_yaml(tmp_path / "a.yaml") == {"a": {"x": 1}, "b": {"x": 1}}
 
 
-WORDS = [
-    "null",
-    "yes",
-    "no",
-    "on",
-    "off",
-    "true",
-    "false",
-    "123",
-    "1.5",
-    "0x1f",
-    "0b1",
-    "2026-01-01",
-    "2026-99-99",
-    "1e5",
-    "12e3",
-    "0o7",
-    "1_000",
-    "y",
-    "con",
-]
+WORDS = ["null", "yes", "no", "on", "off", "true", "false", "123", "1.5", "0x1f", "0b1", "2026-01-01", "2026-99-99"]
+WORDS += ["1e5", "12e3", "0o7", "1_000", "y", "con"]
 NEAR = ["1-5", "v1", "e5", "0-5", "1.5.3", "rate-0.5", "1e", "nulls", "08", "3d", "0x", "0o8", "1.e"]
 
 

@@ -84,14 +84,11 @@ def home(sample, tiny, tmp_path_factory):
     for name in ("blocks", "tokenizer.json"):
         (home / "data/tiny" / name).symlink_to(sample / name)
     (home / "results/tiny/data_card.md").write_text("# Data card\n\nspeeches: public domain\n")
-    scale = tiny.model_copy(
-        update={"model": tiny.model.model_copy(update={"sequence": 64})}
-    )  # answers of the tasks are longer than 32
+    longer = tiny.model.model_copy(update={"sequence": 64})  # answers of the tasks are longer than 32
+    scale = tiny.model_copy(update={"model": longer})
     text, wanted = sha256(sample / "blocks/train.bin"), {arm: (arm, {}) for arm in ARMS}
-    wanted |= {
-        MASKED: ("stem-full", {"document_mask": True}),
-        OTHER: ("stem-full", {"rope_base": 77.0, "norm_eps": 0.1}),
-    }
+    wanted[MASKED] = ("stem-full", {"document_mask": True})
+    wanted[OTHER] = ("stem-full", {"rope_base": 77.0, "norm_eps": 0.1})
     for name, (arm, fields) in wanted.items():
         address = Address.parse(name)
         model, training = run_settings(Address(MAIN, arm), ARMS[arm], Variant(), scale)
@@ -139,24 +136,9 @@ def fresh(home, tmp_path_factory):
         folder = exported(home, name, place / name)
         folders[name] = (str(folder), "stem" in json.loads((folder / "config.json").read_text())["model_type"])
     offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(place / "hub"), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-I",
-            "-c",
-            FRESH,
-            json.dumps(TOKENS.tolist()),
-            str(place / "arrays.npz"),
-            json.dumps(folders),
-            TEXT,
-            str(LENGTH),
-        ],
-        cwd=place,
-        env=os.environ | offline,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )
+    given = [json.dumps(TOKENS.tolist()), str(place / "arrays.npz"), json.dumps(folders), TEXT, str(LENGTH)]
+    around = {"cwd": place, "env": os.environ | offline, "stdin": subprocess.DEVNULL}
+    done = subprocess.run([sys.executable, "-I", "-c", FRESH, *given], **around, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     with np.load(place / "arrays.npz") as arrays:
         return dict(arrays)
@@ -183,9 +165,8 @@ def test_logits_and_greedy_tokens_are_the_runs_own(home, fresh, name):
     expected = torch.stack(list(continuations(model, TOKENS[:, :7], LENGTH)), dim=1)
     for cached in (True, False):
         np.testing.assert_array_equal(fresh[f"{name}/greedy/{cached}"], expected)
-    assert fresh[f"{name}/class"] == (
-        "LlamaForCausalLM" if ARMS[name.partition("@")[0]].ffn == "dense" else "StemForCausalLM"
-    )
+    dense = ARMS[name.partition("@")[0]].ffn == "dense"
+    assert fresh[f"{name}/class"] == ("LlamaForCausalLM" if dense else "StemForCausalLM")
 
 
 def test_a_text_begins_behind_an_end_mark_and_holds_none(home, fresh):
@@ -265,20 +246,11 @@ def test_tables_are_resized_with_the_embedding(home, tmp_path, name, asked, rows
 @pytest.mark.parametrize("name", ["dense", "stem-full"])
 def test_lm_eval_scores_it_as_it_scores_the_run(home, sample, tmp_path, name):
     pytest.importorskip("accelerate", reason="lm-eval's model 'hf' needs accelerate, which the dev extra has")
-    settings = {
-        "tasks": list(TASKS),
-        "task_manager": task_manager(sample / "items"),
-        "bootstrap_iters": 0,
-        "log_samples": True,
-    }
+    settings = {"tasks": list(TASKS), "task_manager": task_manager(sample / "items")}
+    settings |= {"bootstrap_iters": 0, "log_samples": True}
     folder = exported(home, name, tmp_path / "out")
-    theirs = simple_evaluate(
-        "hf",
-        model_args={"pretrained": str(folder), "trust_remote_code": name != "dense"},
-        batch_size=3,
-        device="cpu",
-        **settings,
-    )
+    arguments = {"pretrained": str(folder), "trust_remote_code": name != "dense"}
+    theirs = simple_evaluate("hf", model_args=arguments, batch_size=3, device="cpu", **settings)
     ours = simple_evaluate(own_model(home, name), **settings)
     for task in TASKS:
         for metric in ("acc,none", "acc_norm,none"):
@@ -325,10 +297,7 @@ def test_the_card_has_the_scores_of_this_very_run(home, tmp_path):
     [
         (lambda home: (home / DENSE / "config.yaml").write_text("model: 3"), r"config\.yaml is missing or damaged"),
         (lambda home: (home / DENSE / "weights.safetensors").unlink(), r"weights\.safetensors is missing; train"),
-        (
-            lambda home: (home / DENSE / "provenance.json").write_text("{}"),
-            r"provenance\.json .*commit: Field required",
-        ),
+        (lambda home: (home / DENSE / "provenance.json").write_text("{}"), r"provenance\.json .*commit: Field"),
         (
             lambda home: write_json(home / DENSE / "provenance.json", OTHER_RECORD),
             r"dense/seed0/provenance\.json is .*\(it is of a run with other settings\); .*\(of a run: its folder\)",

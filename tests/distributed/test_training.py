@@ -21,6 +21,7 @@ from stemrepro.training.checkpoint import AtomicCheckpointIO, newest
 from stemrepro.training.train import train
 from tests.conftest import ROOT, quiet, retrained, written
 from tests.distributed.what_processes_do import act
+from tests.training.test_train import rows
 
 pytestmark = pytest.mark.slow
 DDP, FSDP = (Parallel(strategy=name, devices=2) for name in ("ddp", "fsdp"))
@@ -82,10 +83,6 @@ def trained(make, folders):
     what = {"left-ddp": "interrupted", "left-fsdp": "interrupted", "compiled": "compiled"}
     together(folders, *[(run, what.get(name, "")) for name, run in runs.items() if run.parallel])
     return runs
-
-
-def rows(run):
-    return [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
 
 
 def about(run):
@@ -190,22 +187,10 @@ def test_slurm_starts_a_run_too(trained, make, folders):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    told = {
-        "SLURM_NTASKS": "2",
-        "SLURM_NTASKS_PER_NODE": "2",
-        "SLURM_NNODES": "1",
-        "SLURM_NODEID": "0",
-        "SLURM_NODELIST": "127.0.0.1",
-        "SLURM_JOB_ID": "7",
-        "SLURM_JOB_NAME": "tiny",
-        "MASTER_PORT": str(port),
-    }
-    processes = [
-        subprocess.Popen(
-            [sys.executable, FILE, str(asked)],
-            env=AROUND | told | {"SLURM_PROCID": str(number), "SLURM_LOCALID": str(number)},
-        )
-        for number in range(2)
-    ]
+    job = "NTASKS=2 NTASKS_PER_NODE=2 NNODES=1 NODEID=0 NODELIST=127.0.0.1 JOB_ID=7 JOB_NAME=tiny"
+    told = AROUND | {"MASTER_PORT": str(port)} | dict(f"SLURM_{field}".split("=") for field in job.split())
+    command = [sys.executable, FILE, str(asked)]
+    places = [{"SLURM_PROCID": number, "SLURM_LOCALID": number} for number in "01"]
+    processes = [subprocess.Popen(command, env=told | place) for place in places]
     assert [process.wait(300) for process in processes] == [0, 0]
     assert written(run) == written(trained["fsdp"])

@@ -89,7 +89,7 @@ def test_a_network_of_ones_own_goes_without_a_cache(tiny, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "before.py").write_text(
         "import torch.nn.functional as F\nfrom stemrepro.model.ffn.stem import Stem\n\n\nclass Before(Stem):\n"
-        "    def rows(self, tokens):\n        return self.table(F.pad(tokens, (1, 0))[:, :-1])\n"
+        "    def rows(self, x, tokens):\n        return self.table(F.pad(tokens, (1, 0))[:, :-1])\n"
     )
     arm = ARMS["stem-full"].model_copy(update={"ffn": "before.py:Before"})
     model, prompts = build(shaped(tiny.model, arm), 0).eval(), torch.tensor([[1, 2, 3, 4]])

@@ -41,16 +41,8 @@ def drawn(shape: Official, seed: int = 0) -> dict[str, Tensor]:
     d, f, kv = shape.width, shape.ffn_width, shape.kv_heads * shape.head_width
     shapes = {"tok_embeddings": (shape.vocab, d), "norm": (d,)} | ({} if shape.tied else {"output": (shape.vocab, d)})
     for n in range(shape.layers):
-        layer = {
-            "attention_norm": (d,),
-            "attention.wq": (d, d),
-            "attention.wk": (kv, d),
-            "attention.wv": (kv, d),
-            "attention.wo": (d, d),
-            "ffn_norm": (d,),
-            "feed_forward.w1": (f, d),
-            "feed_forward.w2": (d, f),
-        }
+        layer = {"attention_norm": (d,), "attention.wq": (d, d), "attention.wk": (kv, d), "attention.wv": (kv, d)}
+        layer |= {"attention.wo": (d, d), "ffn_norm": (d,), "feed_forward.w1": (f, d), "feed_forward.w2": (d, f)}
         if n not in shape.stem_layers:
             layer["feed_forward.w3"] = (f, d)
         shapes |= {f"layers.{n}.{name}": size for name, size in layer.items()}
@@ -158,20 +150,10 @@ def ours(state: dict[str, Tensor], shape: Official) -> dict[str, Tensor]:
 
 def decoder(state: dict[str, Tensor], shape: Official) -> Decoder:
     """The project's model with these weights, in their type."""
-    model = Decoder(
-        ModelConfig(
-            vocab=shape.vocab,
-            width=shape.width,
-            layers=shape.layers,
-            heads=shape.heads,
-            kv_heads=shape.kv_heads,
-            ffn_width=shape.ffn_width,
-            ffn="stem" if shape.stem_layers else "dense",
-            replaced_layers=shape.stem_layers,
-            rope_base=shape.base,
-            norm_eps=shape.eps,
-        )
-    ).to(next(iter(state.values())).dtype)
+    shared = ("vocab", "width", "layers", "heads", "kv_heads", "ffn_width")
+    fields = {name: getattr(shape, name) for name in shared} | {"rope_base": shape.base, "norm_eps": shape.eps}
+    fields |= {"ffn": "stem" if shape.stem_layers else "dense", "replaced_layers": shape.stem_layers}
+    model = Decoder(ModelConfig(**fields)).to(next(iter(state.values())).dtype)
     model.load_state_dict(ours(state, shape))
     return model
 

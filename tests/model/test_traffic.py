@@ -8,18 +8,8 @@ from stemrepro.model.config import ModelConfig
 from stemrepro.model.traffic import Step, exchanged_bytes, expert_bytes, fsdp_bytes, step_of, width_bytes
 from stemrepro.model.transformer import Decoder
 
-MOE = ModelConfig(
-    vocab=48,
-    width=24,
-    layers=3,
-    heads=4,
-    kv_heads=2,
-    ffn_width=36,
-    ffn="hash-moe",
-    experts=4,
-    top_k=1,
-    replaced_layers=(1, 2),
-)
+SHAPE = {"vocab": 48, "width": 24, "layers": 3, "heads": 4, "kv_heads": 2, "ffn_width": 36, "replaced_layers": (1, 2)}
+MOE = ModelConfig(**SHAPE, ffn="hash-moe", experts=4, top_k=1)
 
 
 def test_a_step_is_dealt_to_ranks():
@@ -42,9 +32,7 @@ def test_sharded_weights_move_what_gloo_moved(catalog, ranks, dense, tables):
 
 def test_tables_by_width():
     """Of each of 2 tables, 5 rows of 36 and their gradients, of which 2 of 3 parts come from others; and ids."""
-    stem = ModelConfig(
-        vocab=48, width=24, layers=3, heads=4, kv_heads=2, ffn_width=36, ffn="stem", replaced_layers=(1, 2)
-    )
+    stem = ModelConfig(**SHAPE, ffn="stem")
     step = Step(3, passes=7, tokens=12, number=2)
     tables = 2 * 48 * 36 * 2 / 3 * (7 * 2 * 2 + 4)  # gathered twice a pass, reduced once in float32
     rows = 2 * 2 * 5 * 36 * 2 / 3 * 2

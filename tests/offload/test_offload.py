@@ -10,13 +10,12 @@ from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import row_bytes
 from stemrepro.model.transformer import build
 from stemrepro.offload.link import Link
-from stemrepro.offload.offload import offload
+from stemrepro.offload.offload import Counts, offload
 from stemrepro.offload.row_cache import RowCache
 
 VOCAB = 61
-CONFIG = ModelConfig(
-    vocab=VOCAB, width=16, layers=5, heads=2, kv_heads=1, ffn_width=24, ffn="stem", replaced_layers=(1, 2, 3, 4)
-)
+SHAPE = {"vocab": VOCAB, "width": 16, "layers": 5, "heads": 2, "kv_heads": 1, "ffn_width": 24}
+CONFIG = ModelConfig(**SHAPE, ffn="stem", replaced_layers=(1, 2, 3, 4))
 TOKENS = torch.randint(0, VOCAB, (3, 17), generator=torch.Generator().manual_seed(5))
 
 
@@ -78,20 +77,9 @@ def test_two_buffers_in_turn_each_filled_after_it_was_read():
     offload(model, link=link)
     with torch.no_grad():
         model(TOKENS)
-    assert link.calls == [
-        ("fill", 0),
-        ("fill", 1),
-        ("wait", 0),
-        ("release", 0),
-        ("fill", 0),
-        ("wait", 1),
-        ("release", 1),
-        ("fill", 1),
-        ("wait", 0),
-        ("release", 0),
-        ("wait", 1),
-        ("release", 1),
-    ]
+    begun, ended = ["fill 0", "fill 1"], ["wait 0", "release 0", "wait 1", "release 1"]
+    between = ["wait 0", "release 0", "fill 0", "wait 1", "release 1", "fill 1"]
+    assert [f"{word} {number}" for word, number in link.calls] == begun + between + ended
 
 
 def test_bytes_are_those_of_the_cost_model():
@@ -101,11 +89,7 @@ def test_bytes_are_those_of_the_cost_model():
         with torch.no_grad():
             model(TOKENS)
         assert offloaded.link.moved == row_bytes(CONFIG, rows, width=4)
-        assert (offloaded.counts.tokens, offloaded.counts.rows, offloaded.counts.fetched) == (
-            TOKENS.numel(),
-            rows,
-            rows,
-        )
+        assert offloaded.counts == Counts(TOKENS.numel(), rows, rows, 0)
 
 
 def test_counts_and_bytes_with_a_cache():

@@ -323,8 +323,8 @@ from stemrepro.model.ffn.stem import Stem
 class Doubled(Stem):
     \"\"\"Rows twice as large.\"\"\"
 
-    def rows(self, tokens):
-        return 2 * super().rows(tokens)
+    def rows(self, x, tokens):
+        return 2 * super().rows(x, tokens)
 """
 
 

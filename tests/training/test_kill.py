@@ -230,6 +230,4 @@ def test_kills_in_a_row(make_run, wholes):
     finish(killed)
     assert files(killed) == expected
     assert max(lost, default=0) <= run.training.save_every
-    print(
-        f"{len(lost)} kills, at most {max(lost, default=0)} steps lost; all {ends} runs that ended have the same bytes"
-    )
+    print(f"{len(lost)} kills, at most {max(lost, default=0)} steps lost; all {ends} runs that ended are the same")

@@ -52,20 +52,12 @@ def test_sixteen_bit_gradients_are_clipped_without_their_scale(make_run):
     for precision in ("32-true", "16-mixed"):
         run = retrained(make_run("stem-full"), precision=precision)
         module, seen = LanguageModule(run), []
-        keep = L.pytorch.callbacks.LambdaCallback(
-            on_train_batch_end=lambda *_, m=module, s=seen: s.append(float(m.gradient_norm))
-        )
+        keep = L.pytorch.callbacks.LambdaCallback()
+        keep.on_train_batch_end = lambda *_, m=module, s=seen: s.append(float(m.gradient_norm))
         plugin = MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu"))
-        trainer = L.Trainer(
-            accelerator="cpu",
-            max_steps=2,
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            plugins=[plugin] if precision == "16-mixed" else [],
-            callbacks=[keep],
-        )
+        silent = {f"enable_{what}": False for what in ("checkpointing", "progress_bar", "model_summary")}
+        plugins = [plugin] if precision == "16-mixed" else []
+        trainer = L.Trainer("cpu", max_steps=2, logger=False, plugins=plugins, callbacks=[keep], **silent)
         trainer.fit(module)
         norms[precision] = seen
     assert norms["16-mixed"] == pytest.approx(norms["32-true"], rel=0.05)

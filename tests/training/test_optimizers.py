@@ -6,8 +6,7 @@ from torch import nn
 
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.optimizers import Chain
-from stemrepro.training.rowwise import RowwiseAdamW
-from stemrepro.training.touched import TouchedAdamW
+from stemrepro.training.table_adamw import RowwiseAdamW, TouchedAdamW
 
 SETTINGS = {"lr": 0.02, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
 

@@ -14,7 +14,7 @@ from stemrepro.config.scale import Extension, Variant
 from stemrepro.model.transformer import build
 from stemrepro.pipeline.runs import init_from
 from stemrepro.training.module import LanguageModule
-from stemrepro.training.retrofit import row_text
+from stemrepro.training.retrofit_rows import row_text
 from stemrepro.training.train import train
 from tests.conftest import quiet, retrained
 from tests.training.test_extension import plain_steps
@@ -34,29 +34,18 @@ def parent(make_run):
 def second(parent, catalog, tiny, arm, tables, row_tokens=ROW_TOKENS):
     """An arm that resumes from a dense run of twelve steps: six more."""
     extends = Extension(tables=tables, arm=None if tables == "kept" else "dense")
-    model, training = run_settings(
-        Address("second", arm), catalog.arms[arm], Variant(tokens=0.5, extends=extends), tiny
-    )
-    run = replace(
-        parent,
-        address=Address("second", arm),
-        model=model,
-        training=training,
-        folder=parent.folder.parents[2] / "second" / f"{arm}-{tables}" / "seed0",
-        keep_final_checkpoint=False,
-    )
+    address, variant = Address("second", arm), Variant(tokens=0.5, extends=extends)
+    model, training = run_settings(address, catalog.arms[arm], variant, tiny)
+    folder = parent.folder.parents[2] / "second" / f"{arm}-{tables}" / "seed0"
+    run = replace(parent, address=address, model=model, training=training, folder=folder, keep_final_checkpoint=False)
     finished = init_from(run, [parent], tables)
     return replace(run, init_from=replace(finished, row_tokens=row_tokens if finished.row_tokens else 0))
 
 
 def adamw(model):
-    table = {name for name, _ in model.named_parameters() if "table" in name}
-    groups = [
-        [p for n, p in model.named_parameters() if n not in table],
-        [p for n, p in model.named_parameters() if n in table],
-    ]
+    rest, tables = ([p for n, p in model.named_parameters() if ("table" in n) is wanted] for wanted in (False, True))
     settings = {"lr": 0.01, "betas": (0.9, 0.95), "weight_decay": 0.1, "fused": True}
-    return torch.optim.AdamW([{"params": group} for group in groups if group], **settings)
+    return torch.optim.AdamW([{"params": group} for group in (rest, tables) if group], **settings)
 
 
 @torch.no_grad()
@@ -81,9 +70,8 @@ def plain_table(model, layer, blocks, kind):
 
 def test_interpolation_begins_as_the_dense_model_that_goes_on(parent, catalog, tiny):
     """The first batch's loss is dense's; W_u stays as it was, and the tables are those of a first draw."""
-    dense, stem = (
-        second(parent, catalog, tiny, arm, tables) for arm, tables in (("dense", "kept"), ("stem-interpolated", "anew"))
-    )
+    stages = ("dense", "kept"), ("stem-interpolated", "anew")
+    dense, stem = (second(parent, catalog, tiny, arm, tables) for arm, tables in stages)
     for run in (dense, stem):
         train(run, quiet)
     assert rows(stem)[0]["loss"] == pytest.approx(rows(dense)[0]["loss"], rel=1e-6)
@@ -130,9 +118,8 @@ def test_dense_goes_on_with_the_text_that_follows(parent, catalog, tiny):
     model = build(parent.model, parent.seed)
     optimizer = adamw(model)
     plain_steps(parent, model, optimizer)
-    assert [row["loss"] for row in rows(child)] == pytest.approx(
-        plain_steps(child, model, optimizer, first=24), abs=3e-5
-    )
+    losses = plain_steps(child, model, optimizer, first=24)
+    assert [row["loss"] for row in rows(child)] == pytest.approx(losses, abs=3e-5)
 
 
 @pytest.mark.parametrize("row_tokens", [32, 96, ROW_TOKENS])

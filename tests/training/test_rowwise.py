@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from stemrepro.training.rowwise import RowwiseAdamW
+from stemrepro.training.table_adamw import RowwiseAdamW
 
 SETTINGS = {"lr": 0.02, "betas": (0.9, 0.95), "eps": 1e-3, "weight_decay": 0.1}  # an eps that is felt
 

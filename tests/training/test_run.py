@@ -26,17 +26,10 @@ def test_an_address_is_read_as_it_is_written(text, variant, arm):
 
 def test_settings_and_text_are_a_runs_identity_and_seed_folder_and_looks_are_not(make_run):
     run = make_run("stem-full")
-    same = (
-        replace(run, seed=3),
-        replace(run, folder=run.folder / "elsewhere"),
-        make_run("stem-full", label="another", hue="blue"),
-    )
-    other = (
-        replace(run, data_hash="0"),
-        retrained(run, learning_rate=0.5),
-        make_run("stem-full", placement="half"),
-        make_run("stem-full", table_rate_factor=2.0),
-    )
+    same = [replace(run, seed=3), replace(run, folder=run.folder / "elsewhere")]
+    same += [make_run("stem-full", label="another", hue="blue")]
+    other = [replace(run, data_hash="0"), retrained(run, learning_rate=0.5)]
+    other += [make_run("stem-full", **fields) for fields in ({"placement": "half"}, {"table_rate_factor": 2.0})]
     assert {each.params_hash for each in same} == {run.params_hash}
     assert run.params_hash not in {each.params_hash for each in other}
     assert len({each.params_hash for each in other}) == len(other)

@@ -25,7 +25,7 @@ from stemrepro.evaluation.run_tokenizer import run_tokenizer, tokenizer_from
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.ffn.base import ffn_class
 from stemrepro.training.checkpoint import AtomicCheckpointIO
-from stemrepro.training.retrofit import beginning
+from stemrepro.training.retrofit_rows import beginning
 from stemrepro.training.run import InitFrom
 from stemrepro.training.run_folder import read_config, read_metrics
 from tests.conftest import ROOT
@@ -83,14 +83,8 @@ def call(*words):
 
 def keep_final_checkpoint(run):
     """What a retrofit begins with whose parent's checkpoint came with the folder."""
-    AtomicCheckpointIO().save_checkpoint(
-        {
-            "run_config": read_config(RUN).written,
-            "state_dict": load_file(run.weights),
-            "optimizer_states": [{"state": {}}],
-        },
-        RUN / "end.ckpt",
-    )
+    checkpoint = {"run_config": read_config(RUN).written, "state_dict": load_file(run.weights)}
+    AtomicCheckpointIO().save_checkpoint(checkpoint | {"optimizer_states": [{"state": {}}]}, RUN / "end.ckpt")
     init_from = InitFrom(RUN, read_config(RUN).hash, "mean-row", 0, row_tokens=64)
     return beginning(replace(run, address=Address("second", "stem-full"), init_from=init_from), text=None)
 

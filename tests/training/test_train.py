@@ -20,12 +20,11 @@ from stemrepro.model.transformer import build
 from stemrepro.pipeline.runs import with_prefixes
 from stemrepro.training import callbacks
 from stemrepro.training import run as runs
-from stemrepro.training.batches import Batches, epochs
 from stemrepro.training.compiling import compiled, compiler_works
-from stemrepro.training.module import LanguageModule
+from stemrepro.training.module import Batches, LanguageModule
 from stemrepro.training.optimizers import Chain
 from stemrepro.training.schedule import schedule_factor
-from stemrepro.training.train import train
+from stemrepro.training.train import epochs, train
 from tests.conftest import quiet, retrained, written
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_losses.json").read_text())
@@ -118,9 +117,8 @@ def test_a_longer_run_resumes_from_a_shorter_ones_stable_phase(make_run, tmp_pat
     train(anew, quiet)
     for each in with_prefixes([short, prefixes]):
         train(each, quiet)
-    (long,) = [
-        each for each in with_prefixes([short, under_wsd(run, tmp_path / "c", 20), prefixes]) if each.folder.name == "c"
-    ]
+    third = under_wsd(run, tmp_path / "c", 20)
+    (long,) = [each for each in with_prefixes([short, third, prefixes]) if each.folder == third.folder]
     assert long.prefixes == (prefixes.folder, short.folder)
     train(long, quiet)
     assert json.loads((long.folder / "provenance.json").read_text())["resumed_from"] == "stable.ckpt"
@@ -136,9 +134,8 @@ def test_a_decay_is_never_gone_on_from(make_run, tmp_path):
     run = make_run("dense")
     long, short = under_wsd(run, tmp_path / "long", 20), under_wsd(run, tmp_path / "short", 18)
     train(long, quiet)
-    train(
-        replace(short, prefixes=(long.folder,)), quiet
-    )  # the long one's last step before its decay is 16, the short one's 14
+    # The long one's last step before its decay is 16, the short one's 14.
+    train(replace(short, prefixes=(long.folder,)), quiet)
     assert json.loads((short.folder / "provenance.json").read_text())["resumed_from"] is None
 
 
@@ -349,16 +346,12 @@ def test_a_full_disk_loses_nothing(make_run, report_every_step):
             resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
 
     try:
-        with pytest.raises(
-            UserError, match=r"step000000010\.ckpt could not be written \(File too large\); what was there is unharmed"
-        ):
+        with pytest.raises(UserError, match=r"0010\.ckpt could not be written \(File too large\); .* unharmed"):
             train(run, report)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert [path.name for path in sorted((run.folder / "resume").iterdir())] == [
-        "step000000005.ckpt",
-        "step000000005.ckpt.sha256",
-    ]
+    kept = [path.name for path in sorted((run.folder / "resume").iterdir())]
+    assert kept == ["step000000005.ckpt", "step000000005.ckpt.sha256"]
     train(run, quiet)
     assert written(run) == expected
 
@@ -421,7 +414,7 @@ def test_weights_that_are_no_numbers_at_the_end_are_not_kept(make_run, monkeypat
         return loss
 
     monkeypatch.setattr(Chain, "step", step)
-    monkeypatch.setattr(callbacks.Recorder, "validate", lambda *_: {})
+    monkeypatch.setattr(callbacks, "validation_losses", lambda *_: {})
     train(run, quiet)
     assert run.diverged == run.training.steps
     assert not run.weights.exists()
@@ -464,8 +457,6 @@ def test_a_run_of_more_than_four_passes_is_refused(make_run):
     at_most, more = 4 * available // step * step, (4 * available // step + 1) * step
     assert epochs(retrained(run, tokens=at_most), blocks) <= 4
     over = retrained(run, tokens=more)
-    with pytest.raises(
-        UserError, match=rf"{more:,} training tokens are 4\.0 passes.*plan {4 * available:,} tokens or fewer"
-    ):
+    with pytest.raises(UserError, match=rf"{more:,} training tokens are 4\.0 passes.*plan {4 * available:,} tokens"):
         train(over, quiet)
     assert not over.weights.exists()

@@ -62,11 +62,9 @@ class FFN(nn.Module):
         """Prepare a training step; `stream` names the random stream of this seed, step and layer."""
 
     def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor | None:
-        """Return the vectors [n, ffn_width] in the up-projection's place, or None.
-
-        x is [batch, seq, width], tokens [batch, seq].
-        """
-        return None
+        """Return W_u x, or what stands in its place, [n, ffn_width]; None where nothing does."""
+        up = getattr(self, "up", None)
+        return None if up is None else up(x[places])
 
     def gate_vectors(self, x: Tensor, places: Places) -> Tensor | None:
         """Return SiLU(W_g x) [n, ffn_width], by which `up_vectors` are multiplied; None where there is no W_g."""
@@ -103,8 +101,7 @@ def ffns() -> dict[str, type[FFN]]:
 def ffn_class(name: str) -> type[FFN]:
     """Return the class of a network; "my/silu.py:SiluRows" names one of a file outside the package.
 
-    Raises:
-        UserError: the name is unknown, or the file can't be imported or has no such class.
+    UserError: the name is unknown, or the file can't be imported or has no such class.
     """
     if OWN_FILE.fullmatch(name):
         return _own_class(name)

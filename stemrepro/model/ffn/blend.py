@@ -1,5 +1,3 @@
-"""The authors' later code."""
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -22,6 +20,5 @@ class Blend(SwiGLU):
         self.mix = nn.Parameter(torch.zeros(()))
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """Apply the network: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         share = self.mix.sigmoid()
         return self.down(F.silu(self.gate(x)) * (share * self.up(x) + (1 - share) * self.table(tokens)))

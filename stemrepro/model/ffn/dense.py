@@ -1,10 +1,8 @@
-"""The baseline."""
-
 import torch.nn.functional as F
 from torch import Tensor
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.base import FFN, Places, ffn, matrix
+from stemrepro.model.ffn.base import FFN, ffn, matrix
 
 
 @ffn("dense", grows_by="ffn_width")
@@ -18,9 +16,4 @@ class SwiGLU(FFN):
         self.down = matrix(config.ffn_width, config.width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """Apply the network: x [batch, seq, width], tokens [batch, seq] (unused) -> [batch, seq, width]."""
         return self.down(F.silu(self.gate(x)) * self.up(x))
-
-    def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor:
-        """Return W_u x."""
-        return self.up(x[places])

@@ -1,5 +1,3 @@
-"""The table in the down-projection's place."""
-
 from torch import Tensor, nn
 
 from stemrepro.model.config import ModelConfig
@@ -18,5 +16,4 @@ class DownReplaced(FFN):
         self.table = nn.Embedding(config.vocab, config.width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """Apply the network: x [batch, seq, width] (unused), tokens [batch, seq] -> [batch, seq, width]."""
         return self.table(tokens)

@@ -1,10 +1,8 @@
-"""The table in the gate's place."""
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.base import FFN, Places, ffn, matrix
+from stemrepro.model.ffn.base import FFN, ffn, matrix
 
 
 @ffn("gate-replaced")
@@ -18,9 +16,4 @@ class GateReplaced(FFN):
         self.down = matrix(config.ffn_width, config.width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """Apply the network: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         return self.down(F.silu(self.table(tokens)) * self.up(x))
-
-    def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor:
-        """Return W_u x."""
-        return self.up(x[places])

@@ -1,5 +1,3 @@
-"""Hash Layers with the balanced assignment of their paper."""
-
 import heapq
 from collections.abc import Callable
 
@@ -48,9 +46,7 @@ class HashLayers(FFN):
         self.register_buffer("expert_of", torch.arange(config.vocab, device="cpu") % config.experts)
 
     def start_run(self, frequencies: Callable[[], Tensor]) -> None:
-        """Assign tokens to experts by how often the text has them."""
         self.expert_of.copy_(balanced(frequencies(), self.number))
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """Apply the network: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         return self.experts(x.flatten(0, 1), self.expert_of[tokens.flatten()]).view_as(x)

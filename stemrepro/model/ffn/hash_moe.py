@@ -1,5 +1,3 @@
-"""The paper's only mixture of experts."""
-
 import torch
 from torch import Tensor
 
@@ -25,5 +23,4 @@ class HashMoE(FFN):
         self.register_buffer("expert_of", order % config.experts, persistent=False)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """Apply the network: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         return self.experts(x.flatten(0, 1), self.expert_of[tokens.flatten()]).view_as(x)

@@ -1,5 +1,3 @@
-"""A row without any network."""
-
 from torch import Tensor, nn
 
 from stemrepro.model.config import ModelConfig
@@ -16,5 +14,4 @@ class InputAdd(SwiGLU):
         self.table = nn.Embedding(config.vocab, config.width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """Apply the network: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         return super().forward(x, tokens) + self.table(tokens)

@@ -1,5 +1,3 @@
-"""JTok-M: a mixture of a token's rows next to the dense network."""
-
 import math
 
 import torch
@@ -60,7 +58,6 @@ class JointTokenMixture(SwiGLU):
         self.scale = nn.Parameter(torch.ones(config.width))
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """Apply the network: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         logits = self.router(x)
         best, slot = logits.topk(self.top_k, dim=-1)
         choices = F.one_hot(slot, self.slots).float().mean(dim=(0, 1, 2))

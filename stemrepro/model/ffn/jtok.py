@@ -1,5 +1,3 @@
-"""JTok: a row that scales."""
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -27,5 +25,4 @@ class JTok(SwiGLU):
         self.scale = nn.Parameter(torch.ones(config.width))
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """Apply the network: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         return super().forward(x, tokens) * (1 + self.scale * F.normalize(self.table(tokens), dim=-1))

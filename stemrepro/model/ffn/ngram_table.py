@@ -1,5 +1,3 @@
-"""A table that is addressed by two tokens."""
-
 from torch import Tensor
 
 from stemrepro.model.ffn.base import ffn
@@ -13,6 +11,5 @@ class NgramTable(Stem):
 
     row_address = "pair"
 
-    def rows(self, tokens: Tensor) -> Tensor:
-        """Return U[hash(token before, token)]: tokens [batch, seq] -> [batch, seq, ffn_width]."""
+    def rows(self, x: Tensor, tokens: Tensor) -> Tensor:
         return self.table(bigram_rows(tokens, self.table.num_embeddings))

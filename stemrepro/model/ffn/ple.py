@@ -1,5 +1,3 @@
-"""Per-layer embeddings, simplified: without Gemma's projection of the context and its norms."""
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -22,6 +20,5 @@ class PerLayerEmbedding(SwiGLU):
         self.project = matrix(config.rank, config.width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """Apply the network: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         side = self.project(F.gelu(self.narrow(x), approximate="tanh") * self.table(tokens))
         return super().forward(x, tokens) + side

@@ -1,5 +1,3 @@
-"""DeepSeek-V3's experts, balanced by a bias in place of a loss."""
-
 from dataclasses import replace
 
 import torch
@@ -57,7 +55,6 @@ class SparseExperts(FFN):
         self.load.zero_()
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """Apply the network: x [batch, seq, width], tokens [batch, seq] (unused) -> [batch, seq, width]."""
         flat = x.flatten(0, 1)
         score = self.router(flat).float().sigmoid()
         expert = (score + self.bias).topk(self.top_k, dim=-1).indices

@@ -1,5 +1,3 @@
-"""STEM, the paper's network."""
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -20,14 +18,12 @@ class Stem(FFN):
         self.table = nn.Embedding(config.vocab, config.ffn_width)
         self.down = matrix(config.ffn_width, config.width)
 
-    def rows(self, tokens: Tensor) -> Tensor:
-        """Return U[token]: tokens [batch, seq] -> [batch, seq, ffn_width]."""
+    def rows(self, x: Tensor, tokens: Tensor) -> Tensor:
+        """Return what stands in the up-projection's place: as for `forward` -> [batch, seq, ffn_width]."""
         return self.table(tokens)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """Apply the network: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
-        return self.down(F.silu(self.gate(x)) * self.rows(tokens))
+        return self.down(F.silu(self.gate(x)) * self.rows(x, tokens))
 
     def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor:
-        """Return U[token]."""
-        return self.rows(tokens)[places]
+        return self.rows(x, tokens)[places]

@@ -1,5 +1,3 @@
-"""Table and up-projection together."""
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -17,5 +15,4 @@ class StemDagger(SwiGLU):
         self.table = nn.Embedding(config.vocab, config.ffn_width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """Apply the network: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         return self.down(F.silu(self.gate(x)) * (self.up(x) + self.table(tokens)))

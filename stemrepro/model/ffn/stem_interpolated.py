@@ -1,5 +1,3 @@
-"""The authors' later rule for fine-tuning a dense model into STEM."""
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -37,9 +35,7 @@ class StemInterpolated(SwiGLU):
         return self.share * self.up(x) + (1 - self.share) * self.table(tokens)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """Apply the network: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         return self.down(F.silu(self.gate(x)) * self.mixed(x, tokens))
 
     def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor:
-        """Return a W_u x + (1 - a) U[token]."""
         return self.mixed(x, tokens)[places]

@@ -1,5 +1,3 @@
-"""A narrow table."""
-
 from torch import Tensor, nn
 
 from stemrepro.model.config import ModelConfig
@@ -16,6 +14,5 @@ class StemLowRank(Stem):
         self.table = nn.Embedding(config.vocab, config.rank)
         self.widen = matrix(config.rank, config.ffn_width)
 
-    def rows(self, tokens: Tensor) -> Tensor:
-        """Return W_r N[token]: tokens [batch, seq] -> [batch, seq, ffn_width]."""
+    def rows(self, x: Tensor, tokens: Tensor) -> Tensor:
         return self.widen(self.table(tokens))

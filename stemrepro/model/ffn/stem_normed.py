@@ -1,5 +1,3 @@
-"""STEM with rows of one size."""
-
 from torch import Tensor, nn
 
 from stemrepro.model.config import ModelConfig
@@ -20,6 +18,5 @@ class StemNormed(Stem):
         super().__init__(config)
         self.row_norm = nn.RMSNorm(config.ffn_width, config.norm_eps)
 
-    def rows(self, tokens: Tensor) -> Tensor:
-        """Return RMSNorm(U[token]): tokens [batch, seq] -> [batch, seq, ffn_width]."""
+    def rows(self, x: Tensor, tokens: Tensor) -> Tensor:
         return self.row_norm(self.table(tokens))

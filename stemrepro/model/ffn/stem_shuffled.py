@@ -1,5 +1,3 @@
-"""Rows that know no token."""
-
 import hashlib
 
 import torch
@@ -30,6 +28,5 @@ class StemShuffled(Stem):
         generator = torch.Generator().manual_seed(key)
         self.order.copy_(torch.randperm(len(self.order), generator=generator))
 
-    def rows(self, tokens: Tensor) -> Tensor:
-        """Return U[order[token]]: tokens [batch, seq] -> [batch, seq, ffn_width]."""
+    def rows(self, x: Tensor, tokens: Tensor) -> Tensor:
         return self.table(self.order[tokens])

@@ -1,10 +1,7 @@
-"""STEM with several rows per token, of which nothing learnt chooses one."""
-
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.base import Places, ffn, matrix
+from stemrepro.model.ffn.base import ffn, matrix
 from stemrepro.model.ffn.stem import Stem
 
 
@@ -25,14 +22,5 @@ class StemSlots(Stem):
         self.table = nn.Embedding(config.vocab * config.slots, config.ffn_width)
         self.router = matrix(config.width, config.slots).requires_grad_(False)
 
-    def chosen(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """Return U[token, a]: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, ffn_width]."""
+    def rows(self, x: Tensor, tokens: Tensor) -> Tensor:
         return self.table(tokens * self.slots + self.router(x).argmax(dim=-1))
-
-    def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """Apply the network: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
-        return self.down(F.silu(self.gate(x)) * self.chosen(x, tokens))
-
-    def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor:
-        """Return U[token, a]."""
-        return self.chosen(x, tokens)[places]

@@ -1,5 +1,3 @@
-"""A memory of the last token that a network computes."""
-
 from stemrepro.model.ffn.base import ffn
 from stemrepro.model.ffn.dense import SwiGLU
 

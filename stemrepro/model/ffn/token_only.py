@@ -1,5 +1,3 @@
-"""The control that every recipe about STEM has."""
-
 from torch import Tensor, nn
 
 from stemrepro.model.config import ModelConfig
@@ -16,9 +14,7 @@ class TokenOnly(FFN):
         self.down = matrix(config.ffn_width, config.width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """Apply the network: x [batch, seq, width] (unused), tokens [batch, seq] -> [batch, seq, width]."""
         return self.down(self.table(tokens))
 
     def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor:
-        """Return U[token]."""
         return self.table(tokens[places])

@@ -1,5 +1,3 @@
-"""A mixture with a learned router."""
-
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -23,7 +21,6 @@ class TopkMoE(FFN):
         self.experts, self.top_k = Experts(config), config.top_k
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """Apply the network: x [batch, seq, width], tokens [batch, seq] (unused) -> [batch, seq, width]."""
         flat = x.flatten(0, 1)
         probability = self.router(flat).softmax(dim=-1)
         weight, expert = probability.topk(self.top_k, dim=-1)

@@ -1,5 +1,3 @@
-"""The up-projection taken away, and nothing put in its place."""
-
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -22,5 +20,4 @@ class UpRemoved(FFN):
         self.down = matrix(config.ffn_width, config.width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """Apply the network: x [batch, seq, width], tokens [batch, seq] (unused) -> [batch, seq, width]."""
         return self.down(F.silu(self.gate(x)))

@@ -1,4 +1,4 @@
-"""What memories outside of the feed-forward networks share, their blocks, and the way from a name to a class."""
+"""What memories outside of the feed-forward networks share, and the way from a name to a class."""
 
 import importlib
 import pkgutil

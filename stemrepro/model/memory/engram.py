@@ -1,6 +1,6 @@
-"""Engram: hashed n-grams that the stream gates."""
-
 import math
+from functools import cache
+from itertools import count, islice
 from typing import ClassVar
 
 import numpy as np
@@ -11,12 +11,23 @@ from torch import Tensor, nn
 from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
 from stemrepro.model.ffn.base import matrix
 from stemrepro.model.memory.base import Memory, memory
-from stemrepro.model.memory.ngrams import HEADS, KERNEL, ORDERS, primes_from
 
+ORDERS = (2, 3)
+"""Tokens of an n-gram, as in the demo and the paper."""
+HEADS = 8
+"""Hash heads for each n, as in the demo and the paper."""
+KERNEL = 4
+"""Tokens that the convolution takes in, as in the demo and the paper."""
 DILATION = max(ORDERS)
 """Distance between the tokens that the convolution takes in, as in the demo and the paper."""
 FLOOR = 1e-6
 """Least size of a score under the square root, as in the demo."""
+
+
+@cache
+def primes_from(start: int, number: int) -> tuple[int, ...]:
+    """Return the first primes that are `start` or more: (4, 3) -> (5, 7, 11)."""
+    return tuple(islice((n for n in count(max(2, start)) if all(n % d for d in range(2, math.isqrt(n) + 1))), number))
 
 
 @memory("engram", needs=("memory_layers", "memory_rows", "rank"))
@@ -60,9 +71,7 @@ class Engram(Memory):
         sizes = [primes[place * heads : (place + 1) * heads] for place in range(places)]
         offsets = [[sum(own[:head]) for head in range(heads)] for own in sizes]
         most = np.iinfo(np.int64).max // config.vocab // 2
-        drawn = [
-            np.random.default_rng(10007 * layer).integers(most, size=max(ORDERS)) for layer in config.memory_layers
-        ]
+        drawn = [np.random.default_rng(10007 * n).integers(most, size=max(ORDERS)) for n in config.memory_layers]
         self.register_buffer("sizes", torch.tensor(sizes).view(places, len(ORDERS), HEADS), persistent=False)
         self.register_buffer("offsets", torch.tensor(offsets), persistent=False)
         self.register_buffer("factors", torch.tensor([(2 * own + 1).tolist() for own in drawn]), persistent=False)
@@ -92,7 +101,6 @@ class Engram(Memory):
         return F.silu(mixed).transpose(1, 2)
 
     def before(self, place: int, x: Tensor, tokens: Tensor) -> Tensor:
-        """Return x + y: x [B, T, D], tokens [B, T] -> [B, T, D]."""
         rows = self.tables[place](self.addresses(place, tokens)).flatten(2)
         key, query = self.key_norms[place](self.key_maps[place](rows)), self.query_norms[place](x)
         score = (key * query).sum(dim=-1, keepdim=True) / math.sqrt(x.shape[-1])

@@ -1,5 +1,3 @@
-"""Mixture of memory embeddings: of a token's several rows, the stream chooses some for each value head."""
-
 from typing import ClassVar
 
 import torch
@@ -52,7 +50,6 @@ class MixtureOfMemoryEmbeddings(Memory):
         self.gate_biases = nn.Parameter(torch.empty(places, heads, 1))
 
     def values(self, place: int, values: Tensor, x: Tensor, tokens: Tensor) -> Tensor:
-        """Return v: W_v x [B, T, G], x [B, T, D], tokens [B, T] -> [B, T, G]."""
         biases = self.slot_biases[place]
         logits = self.routers[place](x).unflatten(-1, biases.shape) + biases
         best, slot = logits.topk(self.top_k, dim=-1)

@@ -1,5 +1,3 @@
-"""Hashed n-grams at the input as in the Over-Tokenized Transformer."""
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -67,7 +65,6 @@ class OverEncoding(Memory):
         self.outs = nn.ModuleList(matrix(width, config.width) for _ in range(number))
 
     def inputs(self, embedded: Tensor, tokens: Tensor) -> Tensor:
-        """Return the embeddings with those of the n-grams added: [B, T, D], tokens [B, T] -> [B, T, D]."""
         for number, (table, out) in enumerate(zip(self.tables, self.outs, strict=True)):
             rows = ngram_rows(tokens, ORDERS[number // SLICES], self.vocab, self.sizes[number])
             embedded = embedded + out(table(rows))

@@ -1,5 +1,3 @@
-"""Per-layer embeddings as Gemma 3n has them."""
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -42,6 +40,5 @@ class PerLayerEmbeddings(Memory):
         return (rows + self.projection_norm(self.projections[place](embedded))) * 0.5**0.5
 
     def after(self, place: int, x: Tensor, embedded: Tensor, tokens: Tensor) -> Tensor:
-        """Return x with the layer's row added: x and embeddings [B, T, D], tokens [B, T] -> [B, T, D]."""
         gate = F.gelu(self.gates[place](x), approximate="tanh")
         return x + self.out_norms[place](self.outs[place](gate * self.layer_input(place, embedded, tokens)))

@@ -1,5 +1,3 @@
-"""Value embeddings as in the speedrun that made them known."""
-
 from typing import ClassVar
 
 import torch
@@ -30,6 +28,5 @@ class ValueEmbeddings(Memory):
         self.factors = nn.Parameter(torch.empty(len(config.memory_layers), 2))
 
     def values(self, place: int, values: Tensor, x: Tensor, tokens: Tensor) -> Tensor:
-        """Return a W_v x + b U[token]: W_v x [B, T, G], tokens [B, T] -> [B, T, G]."""
         a, b = self.factors[place]
         return a * values + b * self.tables[place % len(self.tables)](tokens)

@@ -5,24 +5,13 @@ import torch
 
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.base import ffn_class, ffns
+from tests.model.shapes import SMALL
 
 
 @pytest.mark.parametrize("name", ffns())
 def test_the_rows_that_have_a_gradient_are_the_tokens_own_if_and_only_if_the_class_says_so(name):
-    config = ModelConfig(
-        vocab=50,
-        width=16,
-        layers=4,
-        heads=2,
-        kv_heads=1,
-        ffn_width=24,
-        ffn=name,
-        replaced_layers=(1,),
-        rank=4,
-        slots=3,
-        experts=4,
-        top_k=2,
-    )
+    shape = SMALL | {"vocab": 50, "width": 16, "rank": 4, "slots": 3, "experts": 4, "top_k": 2}
+    config = ModelConfig(**shape, ffn=name, replaced_layers=(1,))
     ffn, generator = ffn_class(name)(config), torch.Generator().manual_seed(1)
     for parameter in ffn.parameters():
         torch.nn.init.normal_(parameter, generator=generator)

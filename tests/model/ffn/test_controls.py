@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 
-import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -17,23 +16,17 @@ from stemrepro.model.transformer import build
 from stemrepro.training.train import train
 from tests.conftest import quiet
 from tests.model.ffn.test_paper import by_loop, silu
+from tests.model.shapes import SMALL
 
-SHAPE = {"vocab": 11, "width": 8, "layers": 3, "heads": 2, "kv_heads": 1, "ffn_width": 10}
+SHAPE = SMALL | {"layers": 3}
 CONFIG = ModelConfig(**SHAPE)
-
-
-@pytest.fixture
-def inputs():
-    torch.manual_seed(0)
-    return torch.randn(2, 5, 8), torch.tensor([[1, 3, 3, 0, 10], [2, 1, 4, 3, 7]])
 
 
 def test_up_removed_equals_a_plain_loop(inputs):
     x, tokens = inputs
     ffn = UpRemoved(CONFIG)
-    torch.testing.assert_close(
-        ffn(x, tokens), by_loop(ffn, x, tokens, lambda f, v, _: [silu(g @ v) for g in f.gate.weight])
-    )
+    expected = by_loop(ffn, x, tokens, lambda f, v, _: [silu(g @ v) for g in f.gate.weight])
+    torch.testing.assert_close(ffn(x, tokens), expected)
 
 
 def test_interpolation_equals_a_plain_loop_and_ends_as_stem(inputs):

@@ -13,8 +13,9 @@ from stemrepro.training.module import LanguageModule
 from stemrepro.training.train import train
 from tests.conftest import quiet
 from tests.model.ffn.test_paper import silu
+from tests.model.shapes import SMALL
 
-CONFIG = ModelConfig(vocab=7, width=8, layers=2, heads=2, kv_heads=1, ffn_width=10, experts=3)
+CONFIG = ModelConfig(**SMALL | {"vocab": 7}, experts=3)
 COUNTS = torch.tensor([4, 50, 9, 0, 30, 9, 25])
 
 

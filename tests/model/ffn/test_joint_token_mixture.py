@@ -9,19 +9,9 @@ import torch
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.dense import SwiGLU
 from stemrepro.model.ffn.joint_token_mixture import JointTokenMixture
+from tests.model.shapes import SMALL
 
-CONFIG = ModelConfig(
-    vocab=11,
-    width=8,
-    layers=6,
-    heads=2,
-    kv_heads=1,
-    ffn_width=10,
-    slots=5,
-    top_k=2,
-    ffn="joint-token-mixture",
-    replaced_layers=(1, 4),
-)
+CONFIG = ModelConfig(**SMALL | {"layers": 6}, slots=5, top_k=2, ffn="joint-token-mixture", replaced_layers=(1, 4))
 TOKENS = torch.tensor([[1, 3, 3, 0, 10], [2, 1, 4, 3, 7]])
 
 

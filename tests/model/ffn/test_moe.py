@@ -8,8 +8,9 @@ from stemrepro.model.ffn.dense import SwiGLU
 from stemrepro.model.ffn.experts import Experts
 from stemrepro.model.ffn.hash_moe import HashMoE
 from stemrepro.model.ffn.topk_moe import TopkMoE
+from tests.model.shapes import SMALL
 
-CONFIG = ModelConfig(vocab=23, width=8, layers=2, heads=2, kv_heads=1, ffn_width=10, experts=4, top_k=2)
+CONFIG = ModelConfig(**SMALL | {"vocab": 23}, experts=4, top_k=2)
 
 
 @pytest.fixture

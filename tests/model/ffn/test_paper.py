@@ -13,21 +13,14 @@ from stemrepro.model.ffn.stem import Stem
 from stemrepro.model.ffn.stem_dagger import StemDagger
 from stemrepro.model.ffn.stem_shuffled import StemShuffled
 from stemrepro.model.ffn.token_only import TokenOnly
+from tests.model.shapes import SMALL
 
-CONFIG = ModelConfig(
-    vocab=11, width=8, layers=2, heads=2, kv_heads=1, ffn_width=10, rank=3, experts=4, top_k=2, slots=3
-)
+CONFIG = ModelConfig(**SMALL, rank=3, experts=4, top_k=2, slots=3)
 
 
 def silu(v):
     """Of one number, from its definition."""
     return float(v) / (1 + math.exp(-float(v)))
-
-
-@pytest.fixture
-def inputs():
-    torch.manual_seed(0)
-    return torch.randn(2, 5, 8), torch.tensor([[1, 3, 3, 0, 10], [2, 1, 4, 3, 7]])
 
 
 def test_token_only_ignores_the_context(inputs):

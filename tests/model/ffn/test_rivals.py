@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 
-import pytest
 import torch
 
 from stemrepro.model.config import ModelConfig
@@ -15,14 +14,9 @@ from stemrepro.model.ffn.ple import PerLayerEmbedding
 from stemrepro.model.ffn.stem import Stem
 from stemrepro.model.ffn.stem_lowrank import StemLowRank
 from stemrepro.model.pairs import bigram_rows
+from tests.model.shapes import SMALL
 
-CONFIG = ModelConfig(vocab=11, width=8, layers=2, heads=2, kv_heads=1, ffn_width=10, rank=3)
-
-
-@pytest.fixture
-def inputs():
-    torch.manual_seed(0)
-    return torch.randn(2, 5, 8), torch.tensor([[1, 3, 3, 0, 10], [2, 1, 4, 3, 7]])
+CONFIG = ModelConfig(**SMALL, rank=3)
 
 
 def test_low_rank_is_stem_with_the_widened_table(inputs):

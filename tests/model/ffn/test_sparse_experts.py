@@ -14,20 +14,11 @@ from stemrepro.model.transformer import build
 from stemrepro.training.train import train
 from tests.conftest import quiet
 from tests.model.ffn.test_paper import silu
+from tests.model.shapes import SMALL
 from tests.training.test_train import report_every_step, train_until  # noqa: F401, a fixture
 
-CONFIG = ModelConfig(
-    vocab=23,
-    width=8,
-    layers=2,
-    heads=2,
-    kv_heads=1,
-    ffn_width=11,
-    experts=4,
-    top_k=2,
-    ffn="sparse-experts",
-    replaced_layers=(1,),
-)
+SHAPE = SMALL | {"vocab": 23, "ffn_width": 11, "experts": 4, "top_k": 2}
+CONFIG = ModelConfig(**SHAPE, ffn="sparse-experts", replaced_layers=(1,))
 
 
 @pytest.fixture

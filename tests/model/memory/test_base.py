@@ -10,22 +10,11 @@ from stemrepro.model.config import ModelConfig, layers_of
 from stemrepro.model.cost import flops_per_token, parameter_counts, row_elements
 from stemrepro.model.ffn.base import table_parameters
 from stemrepro.model.memory.base import memories
-from stemrepro.model.memory.blocks import MemoryBlock
 from stemrepro.model.needs import check
 from stemrepro.model.transformer import Decoder, build
 
-SHAPE = {
-    "vocab": 97,
-    "width": 24,
-    "layers": 8,
-    "heads": 4,
-    "kv_heads": 2,
-    "ffn_width": 40,
-    "rank": 6,
-    "slots": 4,
-    "top_k": 2,
-    "memory_rows": 53,
-}
+SHAPE = {"vocab": 97, "width": 24, "layers": 8, "heads": 4, "kv_heads": 2, "ffn_width": 40}
+SHAPE |= {"rank": 6, "slots": 4, "top_k": 2, "memory_rows": 53}
 
 
 def config(name: str) -> ModelConfig:
@@ -62,10 +51,9 @@ def test_a_token_reads_as_many_elements_as_counted(name):
 @pytest.mark.parametrize("name", memories())
 def test_the_layers_of_a_memory_are_its_places_in_their_order(name):
     shape = config(name)
-    blocks = {layer: block for layer, block in enumerate(Decoder(shape).blocks) if isinstance(block, MemoryBlock)}
-    assert tuple(blocks) == shape.memory_layers
-    places = [(block.place, block.attention.place) for block in blocks.values()]
-    assert places == [(place, place) for place in range(len(places))]
+    parts = [block.attention for block in Decoder(shape).blocks]
+    assert tuple(layer for layer, part in enumerate(parts) if part.memory) == shape.memory_layers
+    assert [part.place for part in parts if part.memory] == [*range(len(shape.memory_layers))]
 
 
 @pytest.mark.parametrize("name", memories())

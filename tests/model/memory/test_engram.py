@@ -7,20 +7,10 @@ import pytest
 import torch
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.memory.engram import Engram
+from stemrepro.model.memory.engram import Engram, primes_from
+from tests.model.shapes import SMALL
 
-CONFIG = ModelConfig(
-    vocab=11,
-    width=8,
-    layers=4,
-    heads=2,
-    kv_heads=1,
-    ffn_width=10,
-    rank=3,
-    memory="engram",
-    memory_layers=(1, 3),
-    memory_rows=30,
-)
+CONFIG = ModelConfig(**SMALL | {"layers": 4}, rank=3, memory="engram", memory_layers=(1, 3), memory_rows=30)
 PRIMES = [
     [31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101],
     [103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181],
@@ -96,3 +86,13 @@ def test_scores_near_zero_keep_their_sign_and_have_a_gradient(memory):
     x = torch.full((1, 2, 8), 1e-12, dtype=torch.float64, requires_grad=True)
     memory.before(0, x, TOKENS[:1, :2]).sum().backward()
     assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(("start", "number"), [(0, 5), (2, 1), (4, 3), (53, 32), (90, 4)])
+def test_primes_are_those_of_a_sieve(start, number):
+    left, primes = set(range(2, 1000)), []
+    while left:
+        prime = min(left)
+        primes.append(prime)
+        left -= set(range(prime, 1000, prime))
+    assert list(primes_from(start, number)) == [prime for prime in primes if prime >= start][:number]

@@ -8,19 +8,10 @@ import torch
 
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.memory.mome import MixtureOfMemoryEmbeddings
+from tests.model.shapes import SMALL
 
-CONFIG = ModelConfig(
-    vocab=11,
-    width=12,
-    layers=4,
-    heads=6,
-    kv_heads=3,
-    ffn_width=10,
-    slots=5,
-    top_k=2,
-    memory="mome",
-    memory_layers=(1, 3),
-)
+SHAPE = SMALL | {"width": 12, "layers": 4, "heads": 6, "kv_heads": 3}
+CONFIG = ModelConfig(**SHAPE, slots=5, top_k=2, memory="mome", memory_layers=(1, 3))
 TOKENS = torch.tensor([[1, 3, 3, 0, 10], [2, 1, 4, 3, 7]])
 
 

@@ -4,10 +4,9 @@ import torch
 
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.memory.over_encoding import OverEncoding, ngram_rows
+from tests.model.shapes import SMALL
 
-CONFIG = ModelConfig(
-    vocab=11, width=16, layers=2, heads=2, kv_heads=1, ffn_width=10, memory="over-encoding", memory_rows=22
-)
+CONFIG = ModelConfig(**SMALL | {"width": 16}, memory="over-encoding", memory_rows=22)
 TOKENS = torch.tensor([[1, 3, 3, 0, 10, 5], [2, 1, 4, 3, 7, 7]])
 
 

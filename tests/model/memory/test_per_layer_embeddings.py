@@ -7,18 +7,9 @@ import torch
 
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.memory.per_layer_embeddings import PerLayerEmbeddings
+from tests.model.shapes import SMALL
 
-CONFIG = ModelConfig(
-    vocab=11,
-    width=8,
-    layers=4,
-    heads=2,
-    kv_heads=1,
-    ffn_width=10,
-    rank=3,
-    memory="per-layer-embeddings",
-    memory_layers=(1, 3),
-)
+CONFIG = ModelConfig(**SMALL | {"layers": 4}, rank=3, memory="per-layer-embeddings", memory_layers=(1, 3))
 
 
 def gelu(v):

@@ -4,17 +4,9 @@ import torch
 
 from stemrepro.model.config import ModelConfig, layers_of
 from stemrepro.model.memory.value_embeddings import ValueEmbeddings
+from tests.model.shapes import SMALL
 
-CONFIG = ModelConfig(
-    vocab=11,
-    width=8,
-    layers=12,
-    heads=2,
-    kv_heads=1,
-    ffn_width=10,
-    memory="value-embeddings",
-    memory_layers=layers_of("ends", 12),
-)
+CONFIG = ModelConfig(**SMALL | {"layers": 12}, memory="value-embeddings", memory_layers=layers_of("ends", 12))
 
 
 def test_of_twelve_layers_the_first_three_and_the_last_three_share_three_tables():
