@@ -14,10 +14,10 @@ from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from stemrepro.config.address import MAIN
 from stemrepro.config.paper import Paper
-from stemrepro.measures.agreement import agreement
 from stemrepro.measures.losses import arm_losses
 from stemrepro.measures.scaling import (
     SPANS,
+    agreement,
     flop_multiplier,
     foretold,
     interaction,

@@ -53,7 +53,7 @@ LONG = [
     "test_clone.py",
     "distributed/test_plan.py",
     "benchmarks/test_peers.py",
-    "measures/test_forecast.py",
+    "measures/test_fits.py",
 ]
 """From the longest on."""
 
@@ -219,7 +219,6 @@ def few_draws(monkeypatch):
 
     bootstrap = stats.bootstrap
     monkeypatch.setattr("stemrepro.measures.fits.DRAWS", 10)
-    monkeypatch.setattr("stemrepro.measures.forecast.DRAWS", 10)
     monkeypatch.setattr(stats, "bootstrap", lambda *args, **fields: bootstrap(*args, **fields | {"n_resamples": 50}))
 
 

@@ -56,11 +56,7 @@ def condition(fails: str, arms: tuple[str, ...] = (), any_of: tuple[str, ...] = 
 
 
 def on_scale(levels: Callable[..., "list[Level]"]) -> Callable[[F], F]:
-    """Declare a metric as a share in percent, and how to tell where dense stands on it.
-
-    Args:
-        levels: a function of scores, and of those of the metric's settings that it has as arguments.
-    """
+    """Declare a metric as a share in percent; `levels` tells where dense stands on it, by scores and its settings."""
 
     def declared(function: F) -> F:
         function.levels = levels  # type: ignore[attr-defined]
@@ -157,11 +153,7 @@ def over(recipe: Recipe) -> str:
 
 
 def scores_of(name: str, catalog: Catalog, scale: str, folder: Path) -> Scores:
-    """Return the scores of a recipe; UserError where they are of two plans.
-
-    Args:
-        folder: scores/<scale>.
-    """
+    """Return the scores of a recipe in scores/<scale>; UserError where they are of two plans."""
     scores = Scores(name, catalog, scale, folder)
     check_one_plan(scores)
     return scores

@@ -2,12 +2,13 @@
 
 from typing import Annotated
 
+from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
 from stemrepro.config.buckets import BUCKETS, bucket_name
 from stemrepro.config.scale import Variant
 from stemrepro.config.sources import SOURCES
-from stemrepro.measures import factorial, items, losses
+from stemrepro.measures import items, losses
 from stemrepro.measures.base import Level, condition, on_scale
 from stemrepro.measures.items import ArmItems
 from stemrepro.measures.losses import ArmLosses, Bucket, arm_losses
@@ -18,6 +19,11 @@ from stemrepro.verdicts.rule import CONFOUNDED, TOO_SMALL
 
 OWN_RATES, OFFICIAL_INIT = "own-rate", "official-start"
 """Variants at which arms are trained in another setting; after the name of the one that a recipe compares at."""
+WITH_TABLE = {
+    ("dense", "up-removed"): ("stem-dagger-full", "stem-full"),
+    ("dense", "up-removed-third"): ("stem-dagger", "stem-third"),
+}
+"""The pair without a table (up-projection kept, removed), and the same pair with one: a factorial."""
 UNINFORMED = ("stem-frozen", "stem-shuffled")
 """Arms whose rows hold nothing learnt of a token: random ones that never move, and ones dealt anew at every step."""
 
@@ -58,14 +64,10 @@ def pair_of_losses(
         return common
     if at is not None:
         return None
-    studied = at_setting(scores, OWN_RATES, high), at_setting(scores, OWN_RATES, low)
-    if (
-        studied[0] is None
-        or studied[1] is None
-        or all(one is other for one, other in zip(studied, common, strict=True))
-    ):
+    first, second = at_setting(scores, OWN_RATES, high), at_setting(scores, OWN_RATES, low)
+    if first is None or second is None or (first is common[0] and second is common[1]):
         return None
-    return studied[0], studied[1]
+    return first, second
 
 
 def at_setting(scores: Scores, setting: str, arm: str) -> ArmLosses | None:
@@ -105,13 +107,14 @@ def loss(
 ) -> Effect | None:
     """Loss in nats per token, every source of a mix the same weight; of one bucket of targets, if one is named.
 
-    Args:
-        at: another variant than the one where the recipe compares its arms.
+    `at`: another variant than the one where the recipe compares its arms.
     """
     named = {"pair": pair, "frequency": frequency, "position": position}
     bucket = next((Bucket(by, name) for by, name in named.items() if name), None)
-    if bucket and _is_empty(arm_losses(scores, high, at), bucket):
-        raise Untested(f"no target at this scale fell into the bucket {bucket.name}")
+    if bucket:
+        sums = arm_losses(scores, high, at).losses
+        if not ((sums.by == bucket.by) & (sums.bucket == bucket.name)).any():
+            raise Untested(f"no target at this scale fell into the bucket {bucket.name}")
     runs = pair_of_losses(scores, high, low, at, own)
     return losses.contrast(*runs, source, bucket) if runs else None
 
@@ -136,36 +139,46 @@ def accuracy_levels(scores: Scores, task: str, seen: bool = False) -> list[Level
 def accuracy(scores: Scores, high: str, low: str, task: TaskName, seen: bool = False) -> Effect:
     """Accuracy in points of a task or group, each task under its own acc or acc_norm.
 
-    Args:
-        seen: of the items whose fact was in a seed's training text.
+    `seen`: of the items whose fact was in a seed's training text.
     """
-    items.absent(arm_items(scores, "dense"), task)
-    return items.contrast(arm_items(scores, high), arm_items(scores, low), "accuracy", task, seen)
+    return _of_items(scores, high, low, "accuracy", task, seen)
 
 
 def margin(scores: Scores, high: str, low: str, task: TaskName, seen: bool = False) -> Effect:
     """Bits that the prompt adds to the right answer over the wrong ones.
 
-    Args:
-        seen: of the items whose fact was in a seed's training text.
+    `seen`: of the items whose fact was in a seed's training text.
     """
-    items.absent(arm_items(scores, "dense"), task)
-    return items.contrast(arm_items(scores, high), arm_items(scores, low), "margin", task, seen)
+    return _of_items(scores, high, low, "margin", task, seen)
+
+
+def _of_items(scores: Scores, high: str, low: str, score: str, task: str, seen: bool) -> Effect:
+    if not arm_items(scores, "dense").whole().tasks(task):
+        raise Untested("this scale has no items of it")
+    return items.contrast(arm_items(scores, high), arm_items(scores, low), score, task, seen)
 
 
 def interaction(scores: Scores, high: str, low: str, at: VariantName | None = None) -> Effect:
     """What the up-projection is worth without a table less what it is worth with one, prose loss."""
-    return factorial.interaction(high, low, scores.recipe.arms, lambda arm: arm_losses(scores, arm, at))
-
-
-def _is_empty(arm: ArmLosses, bucket: Bucket) -> bool:
-    return not ((arm.losses.by == bucket.by) & (arm.losses.bucket == bucket.name)).any()
+    if (low, high) in WITH_TABLE:
+        other = interaction(scores, low, high, at)
+        return Effect(-other.differences, other.item_se)
+    if (high, low) not in WITH_TABLE:
+        choices = "; ".join(f"[{first}, {second}]" for first, second in WITH_TABLE)
+        raise UserError(f"metric 'interaction' is of the pairs without a table, {choices}; got [{high}, {low}]")
+    if missing := [arm for arm in WITH_TABLE[high, low] if arm not in scores.recipe.arms]:
+        raise UserError(f"metric 'interaction' of [{high}, {low}] needs the arm '{missing[0]}', which the recipe lacks")
+    without, with_table = (
+        (arm_losses(scores, up, at), arm_losses(scores, removed, at))
+        for up, removed in ((high, low), WITH_TABLE[high, low])
+    )
+    return losses.interaction(without, with_table, "prose")
 
 
 def official(scores: Scores, high: str, low: str) -> Effect | None:
     """Return the difference on prose at the official start of the embeddings; None where an arm lacks it."""
-    pair = [at_setting(scores, OFFICIAL_INIT, arm) for arm in (high, low)]
-    return None if None in pair else losses.contrast(*pair, "prose")
+    first, second = (at_setting(scores, OFFICIAL_INIT, arm) for arm in (high, low))
+    return losses.contrast(first, second, "prose") if first and second else None
 
 
 @condition(CONFOUNDED, ("dense", "token-only", "stem-full"))
@@ -202,10 +215,9 @@ def no_gain_without_information(scores: Scores, smallest_effect: float) -> str |
 def gain_without_information(scores: Scores, controls: tuple[str, ...], smallest_effect: float) -> str | None:
     """Return a reason where a control whose rows say nothing is shown to end below dense by what counts."""
     dense = arm_losses(scores, "dense")
-    gains = {arm: losses.contrast(dense, arm_losses(scores, arm), "prose").interval(0.05) for arm in controls}
-    worst = max(gains, key=lambda arm: gains[arm][0])
-    if gains[worst][0] > smallest_effect:
-        low, high = gains[worst]
+    gains = [(losses.contrast(dense, arm_losses(scores, arm), "prose").interval(0.05), arm) for arm in controls]
+    (low, high), worst = max(gains)
+    if low > smallest_effect:
         gain = f"ends {low:.3f} to {high:.3f} nats (95%) below dense, more than the {smallest_effect:g} that count"
         return f"{worst}, whose rows hold nothing that was learnt of a token, {gain}"
     return None

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
 from stemrepro.measures.base import condition
-from stemrepro.measures.bootstrap import bootstrap_error
-from stemrepro.measures.losses import arm_losses
+from stemrepro.measures.losses import arm_losses, bootstrap_error
 from stemrepro.measures.reading import array
 from stemrepro.measures.scores import Scores, kept
 from stemrepro.measures.text import cache_below, not_sublinear, touches_more
@@ -41,15 +40,9 @@ class Part:
 
 
 def sums(arm: str, rows: pd.DataFrame, low: int = 0, high: int = 2**30) -> Part:
-    """Return sums over lines of scores whose `at` goes from `low` up to `high`.
-
-    Args:
-        arm: in words.
-        rows: seed, document, at, source, tokens, nats.
-    """
+    """Return sums over lines (seed, document, at, source, tokens, nats) whose `at` goes from `low` up to `high`."""
     rows = rows[(rows["at"] >= low) & (rows["at"] < high)]
-    axes = ("seed", "document", "at")
-    source, tokens, nats = (array(rows, name, *axes) for name in ("source", "tokens", "nats"))
+    source, tokens, nats = (array(rows, name, "seed", "document", "at") for name in ("source", "tokens", "nats"))
     return Part(arm, rows["seed"].unique(), source[0, :, 0], tokens[0].sum(axis=1), nats.sum(axis=2).astype(float))
 
 
@@ -57,19 +50,14 @@ def sums(arm: str, rows: pd.DataFrame, low: int = 0, high: int = 2**30) -> Part:
 def context_lines(scores: Scores, arm: str) -> dict[str, pd.DataFrame]:
     """Return an arm's lines of the table "context" by `what`: "position", or one of CONTEXTS; of its first seeds."""
     losses = arm_losses(scores, arm).whole()
-    rows = losses.lines("context")
-    rows = rows[rows["seed"].isin(losses.scored)]
+    rows = losses.of_scored("context")
     if rows["seed"].nunique() != len(losses.scored):
         raise damaged(scores.folder / "context.parquet", f"of {losses} seeds are missing; scored are {losses.scored}")
     return dict(list(rows.groupby("what", sort=False)))
 
 
 def part(scores: Scores, arm: str, what: str, low: int = 0, high: int = 2**30) -> Part:
-    """Return losses at positions (or offsets in the second half) from `low` up to `high`.
-
-    Args:
-        what: "position", or one of CONTEXTS for the second half's targets.
-    """
+    """Return losses at positions from `low` up to `high`, or by one of CONTEXTS at such offsets in the second half."""
     return sums(arm, context_lines(scores, arm)[what], low, high)
 
 
@@ -83,12 +71,14 @@ def mean_difference(first: Part, second: Part, more: Part | None = None, fewer: 
 
     Every source counts the same. The error between documents is a bootstrap within each source.
     """
-    _check_same(first, second)
+    for one, other in ((first, second), (more, fewer)):
+        axes = ("seeds", "source", "tokens")
+        if one and other and not all(np.array_equal(getattr(one, name), getattr(other, name)) for name in axes):
+            raise UserError(f"{one.arm} and {other.arm} were scored on different seeds or targets; score them anew")
     tokens = others = first.tokens.astype(float)
     upper = first.nats - second.nats
     lower = np.zeros_like(upper)
     if more and fewer:
-        _check_same(more, fewer)
         lower, others = more.nats - fewer.nats, more.tokens.astype(float)
     by_seed, groups, names = np.zeros(len(upper)), [], np.unique(first.source)
     for name in names:
@@ -96,11 +86,6 @@ def mean_difference(first: Part, second: Part, more: Part | None = None, fewer: 
         by_seed += upper[:, rows].sum(axis=1) / tokens[rows].sum() - lower[:, rows].sum(axis=1) / others[rows].sum()
         groups.append((upper[:, rows].mean(axis=0), tokens[rows], lower[:, rows].mean(axis=0), others[rows]))
     return Effect(by_seed / len(names), bootstrap_error(groups, _growth_of_means))
-
-
-def _check_same(one: Part, other: Part) -> None:
-    if not all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("seeds", "source", "tokens")):
-        raise UserError(f"{one.arm} and {other.arm} were scored on different seeds or targets; score them anew")
 
 
 def _growth_of_means(
@@ -117,18 +102,14 @@ def context_gain(scores: Scores, arm: str) -> Effect:
 def growth(scores: Scores, high: str, low: str, of: Literal["position", "prefix", "order"]) -> Effect:
     """Growth of a difference of losses with the position, after a prefix, or after one in order; nats per token.
 
-    Args:
-        of: "position": in the second half of a block less that in positions 1 to 7. "prefix": on the second half's
-            targets after the first half less that after nothing. "order": the same, less that after the first half's
-            tokens shuffled.
+    "position": in the second half of a block less that in positions 1 to 7. "prefix": on the second half's targets
+    after the first half less that after nothing. "order": the same, less that after the first half's tokens shuffled.
     """
     if of == "position":
-        late, early = (
-            [part(scores, arm, of, *where) for arm in (high, low)] for where in ((half(scores, high),), EARLY)
-        )
+        settings: list[tuple[Any, ...]] = [(of, half(scores, high)), (of, *EARLY)]
     else:
-        less = "alone" if of == "prefix" else "shuffled"
-        late, early = ([part(scores, arm, what) for arm in (high, low)] for what in ("intact", less))
+        settings = [("intact",), ("alone" if of == "prefix" else "shuffled",)]
+    late, early = ([part(scores, arm, *chosen) for arm in (high, low)] for chosen in settings)
     return mean_difference(*late, *early)
 
 

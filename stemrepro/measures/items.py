@@ -11,7 +11,7 @@ import numpy as np
 from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Level
 from stemrepro.measures.reading import ArmTasks
-from stemrepro.verdicts.effect import Effect, Untested, of_share, of_shares
+from stemrepro.verdicts.effect import Effect, of_share, of_shares
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,6 @@ class Sample:
     values: np.ndarray
     weights: np.ndarray
     clusters: np.ndarray
-
-    def of_seeds(self, count: int) -> "Sample":
-        return Sample(self.values[:count], self.weights[:count], self.clusters)
 
     @property
     def count(self) -> np.ndarray:
@@ -58,13 +55,8 @@ class ArmItems(ArmTasks):
     kind = "benchmarks"
 
     def sample(self, score: str, task: str, seen: bool = False, alone: bool = False) -> Sample:
-        """Return values, weights and clusters of a score on a task or group.
-
-        Args:
-            seen: only items whose fact a seed was trained on.
-            alone: of the answers without their prompt.
-        """
-        values, weights, clusters = [], [], []
+        """Return a score on a task or group: of `seen` facts only, or of the answers `alone`, without their prompt."""
+        seeds, values, weights, clusters = len(self.seeds), [], [], []
         for name in self.tasks(task):
             field = "margin" if score == "margin" else ("answer_" if alone else "") + self.recipe.tasks[name].score
             value = self.by_item(name, field).astype(float) * (100 if score == "accuracy" else 1)
@@ -72,7 +64,6 @@ class ArmItems(ArmTasks):
             weights.append(stood if seen else np.full(value.shape, 1 / value.shape[1]))
             values.append(value)
             clusters.append(self.by_item(name, "cluster")[0])
-        seeds = len(self.seeds)
         total = np.concatenate(weights, axis=1).sum(axis=1, keepdims=True) if weights else np.zeros((seeds, 1))
         if not (total > 0).all():
             return Sample(np.empty((seeds, 0)), np.empty((seeds, 0)), np.empty(0))
@@ -88,7 +79,7 @@ class ArmItems(ArmTasks):
     def floor(self, task: str, seen: bool = False) -> tuple[float, str]:
         """Return the best of the floors and what it is; of a group the mean over its tasks (`seen`: as of one task)."""
         floors = [self.floors(task, seen)] if seen else [self.floors(name) for name in self.tasks(task)]
-        best = max(floors[0], key=floors[0].get) if len(floors) == 1 else "what needs no knowledge"
+        best = max(floors[0], key=lambda what: floors[0][what]) if len(floors) == 1 else "what needs no knowledge"
         return float(np.mean([max(floor.values()) for floor in floors])), best
 
 
@@ -96,11 +87,7 @@ MARGIN_LEAD = 0.05  # bits that the prompt must add to dense's right answers ove
 
 
 def difference(first: Sample, second: Sample, share: bool) -> Effect:
-    """Return the difference of two samples of the same items by seed, with the error between items.
-
-    Args:
-        share: whether values are shares in points, whose interval is formed on logits.
-    """
+    """Return the difference of two samples of the same items by seed; of a `share` with its interval on logits."""
     contrast = Sample(first.values - second.values, first.weights, first.clusters).contrast()
     if not share or not first.values.size:
         return contrast
@@ -119,16 +106,11 @@ def contrast(high: ArmItems, low: ArmItems, score: str, task: str, seen: bool = 
     """Return score(high) - score(low) by seed, over the seeds that both have, paired item by item, with their error."""
     count = min(len(high.whole().seeds), len(low.whole().seeds))
     same = np.array_equal(high.seeds[:count], low.seeds[:count])
-    first, second = (arm.sample(score, task, seen).of_seeds(count) for arm in (high, low))
+    whole = [arm.sample(score, task, seen) for arm in (high, low)]
+    first, second = (Sample(one.values[:count], one.weights[:count], one.clusters) for one in whole)
     if not (same and np.array_equal(first.clusters, second.clusters) and np.array_equal(first.weights, second.weights)):
         raise UserError(f"{high} and {low} were scored on different seeds or items")
     return difference(first, second, score == "accuracy")
-
-
-def absent(dense: ArmItems, task: str) -> None:
-    """Raise Untested where a scale has no items of a task or group; Unmeasured where dense diverged."""
-    if not dense.whole().tasks(task):
-        raise Untested("this scale has no items of it")
 
 
 def no_knowledge(dense: ArmItems, score: str, task: str, seen: bool = False) -> str | None:

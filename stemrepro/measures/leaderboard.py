@@ -103,22 +103,19 @@ def tracks(scores: Scores) -> dict[str, str]:
 
 def places(scores: Scores, track: str) -> list[Standing]:
     """Return the places of a track's methods; controls have none, nor untuned ones, nor shapes beyond WIDEST."""
-    arms, scale = scores.catalog.arms, scores.scale
-    methods = [
-        arm
-        for arm in scores.recipe.arms_at(track)
-        if not arms[arm].is_control
-        and scale.tuned_of(arm, arms[arm].family) is not None
-        and costs(scores, arm, track)["shape"] <= WIDEST
-    ]
-    return standings({arm: lead(scores, "dense", arm, track).differences for arm in methods})
+    leads = {}
+    for arm in scores.recipe.arms_at(track):
+        fields = scores.catalog.arms[arm]
+        tuned = scores.scale.tuned_of(arm, fields.family) is not None
+        if tuned and not fields.is_control and costs(scores, arm, track)["shape"] <= WIDEST:
+            leads[arm] = lead(scores, "dense", arm, track).differences
+    return standings(leads)
 
 
 def costs(scores: Scores, arm: str, track: str) -> dict[str, float]:
-    """Return what an arm costs on a track: numbers, forward FLOPs and bytes of rows a token, time of a step.
+    """Return an arm's costs on a track: numbers, forward FLOPs and bytes of rows (2 a number) a token, a step's time.
 
-    "shape" is d_ff over the width. Bytes are of numbers of 2 bytes. The time is over dense's; NaN where its model was
-    not timed.
+    "shape" is d_ff over the width. The time is over dense's; NaN where its model was not timed.
     """
     scale, variant = scores.scale, scores.catalog.variant(track)
     model, _ = run_settings(Address(track, arm), scores.catalog.arms[arm], variant, scale)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.files import damaged
+from stemrepro.common.sums import total
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.sources import prose
 from stemrepro.measures import store
-from stemrepro.measures.bootstrap import bootstrap_error
 from stemrepro.measures.reading import ArmScores
 from stemrepro.measures.scores import Scores, kept
 from stemrepro.verdicts.effect import Effect, combined
@@ -29,9 +29,6 @@ class Bucket(NamedTuple):
 
     by: str
     name: str
-
-    def __str__(self) -> str:
-        return f"{self.by}={self.name}"
 
 
 def members(mix: str, sources: tuple[str, ...]) -> tuple[str, ...]:
@@ -48,8 +45,8 @@ class ArmLosses(ArmScores):
         super().__init__(folder, address)
         self.count = count
         self._fewer: dict[int, ArmLosses] = {}
-        self._losses: dict[tuple, pd.Series] = {}
-        self._less: dict[tuple, Effect] = {}
+        self._losses: dict[tuple[str, Bucket | None], pd.Series] = {}
+        self._less: dict[tuple[ArmLosses, str, Bucket | None], Effect] = {}
 
     def first(self, count: int) -> ArmLosses:
         """Return the losses of the first `count` seeds alone, read once."""
@@ -58,7 +55,7 @@ class ArmLosses(ArmScores):
         return self._fewer.setdefault(count, ArmLosses(self.folder, self.address, count))
 
     @cached_property
-    def summary(self) -> dict:
+    def summary(self) -> dict[str, Any]:
         about = store.about(self.folder, self.kind, self.address)
         return about | {"seeds": min(about["seeds"], self.count or about["seeds"])}
 
@@ -80,13 +77,17 @@ class ArmLosses(ArmScores):
     def sources(self) -> tuple[str, ...]:
         return tuple(sorted(name for name in self.summary.get("loss", {}) if name not in ("prose", "all")))
 
+    def of_scored(self, table: str) -> pd.DataFrame:
+        """Return the lines of a table of the seeds that are read and did not diverge."""
+        rows = self.lines(table)
+        return rows[rows["seed"].isin(self.scored)]
+
     @cached_property
     def losses(self) -> pd.DataFrame:
         """Sums by seed, source and bucket: by, source, bucket, tokens, nats, bytes."""
         import pandas as pd
 
-        rows = self.lines("losses")
-        rows = rows[rows["seed"].isin(self.scored)]
+        rows = self.of_scored("losses")
         totals = rows.pivot_table(index="seed", columns=["by", "source"], values="tokens", aggfunc="sum")
         # Every seed is scored on the same targets, which each way of sorting them adds up to.
         for source in self.sources:
@@ -98,15 +99,13 @@ class ArmLosses(ArmScores):
 
     @cached_property
     def curve(self) -> pd.DataFrame:
-        """Validation losses during training, by seed and tokens; `prose` and `all` are means over sources."""
-        rows = self.lines("curve")
-        rows = rows[rows["seed"].isin(self.scored)]
+        """Validation losses during training, by seed and tokens; `prose` is a mean over sources."""
+        rows = self.of_scored("curve")
         marks = ["seed", "tokens", "flops", "train"]
         curve = rows.pivot(index=marks, columns="source", values="nats").reset_index()
         told = curve.groupby("seed")["tokens"].apply(tuple)
         if list(told.index) != self.scored or told.nunique() != 1 or curve.isna().any(axis=None):
             raise damaged(self.folder / "curve.parquet", f"of {self} seeds or marks are missing")
-        curve["all"] = curve[list(self.sources)].mean(axis=1)
         curve["prose"] = curve[list(prose(self.sources))].mean(axis=1)
         return curve
 
@@ -127,10 +126,8 @@ class ArmLosses(ArmScores):
     def steps(self) -> dict[str, np.ndarray]:
         """Loss and norm of the gradient at every step [seeds, steps]; NaN from the step on at which a run diverged."""
         if "steps" not in self.summary["lines"]:
-            raise UserError(
-                f"{self.folder}/steps.parquet has nothing of {self}; a recipe that reads losses by step has 'steps' "
-                "among its scores"
-            )
+            asked = "a recipe that reads losses by step has 'steps' among its scores"
+            raise UserError(f"{self.folder}/steps.parquet has nothing of {self}; {asked}")
         rows, every = self.lines("steps"), range(1, self.summary["steps"] + 1)
         tables = {name: rows.pivot(index="seed", columns="step", values=name) for name in ("loss", "norm")}
         return {name: table.reindex(self.seeds, columns=every).to_numpy(float) for name, table in tables.items()}
@@ -147,21 +144,19 @@ class ArmLosses(ArmScores):
 
         Every source of a mix counts the same, except in buckets, where every token does.
         """
-        if (mix, bucket) not in self._losses:
-            self._losses[mix, bucket] = self._mean_loss(mix, bucket)
-        return self._losses[mix, bucket]
-
-    def _mean_loss(self, mix: str, bucket: Bucket | None) -> pd.Series:
+        if (mix, bucket) in self._losses:
+            return self._losses[mix, bucket]
         rows = self.losses[self.losses.by == (bucket.by if bucket else "pair")]
         rows = rows[rows.source.isin(members(mix, self.sources))]
         if bucket:
             rows = rows[rows.bucket == bucket.name]
         if rows.empty:
-            where = f" in the bucket {bucket}" if bucket else ""
+            where = f" in the bucket {bucket.by}={bucket.name}" if bucket else ""
             raise UserError(f"{self.folder}/losses.parquet has nothing of {self} and '{mix}'{where}")
         keys = ["seed"] if bucket else ["seed", "source"]
         sums = rows.groupby(keys)[["nats", "tokens"]].sum()
-        return (sums.nats / sums.tokens).groupby("seed").mean()
+        self._losses[mix, bucket] = (sums.nats / sums.tokens).groupby("seed").mean()
+        return self._losses[mix, bucket]
 
 
 def paired(first: ArmLosses, second: ArmLosses) -> tuple[ArmLosses, ArmLosses]:
@@ -172,22 +167,31 @@ def paired(first: ArmLosses, second: ArmLosses) -> tuple[ArmLosses, ArmLosses]:
     return first.first(count).whole(), second.first(count).whole()
 
 
-def gap_curve(high: ArmLosses, low: ArmLosses, metric: str = "prose") -> pd.DataFrame:
-    """Return loss(high) - loss(low) at each mark: rows are seeds, columns tokens."""
-    first, second = (arm.curve.pivot(index="seed", columns="tokens", values=metric) for arm in paired(high, low))
-    if list(first.columns) != list(second.columns):
-        raise UserError(f"{high} and {low} were evaluated at different marks; score them anew")
-    return first - second
+def bootstrap_error(groups: Sequence[tuple[np.ndarray, ...]], statistic: Callable[..., np.ndarray]) -> float:
+    """Return the standard error between documents of the mean over sources of a statistic, as scipy's bootstrap asks.
+
+    `groups` has for each source the statistic's arrays [documents]; a source with a single document adds nothing.
+    """
+    from scipy import stats  # a second that reading recipes can do without
+
+    variances = []
+    for arrays in groups:
+        if len(arrays[0]) > 1:
+            rng = np.random.default_rng(0)
+            drawn = stats.bootstrap(arrays, statistic, paired=True, n_resamples=1000, method="percentile", rng=rng)
+            variances.append(float(drawn.standard_error) ** 2)
+    return float(np.sqrt(total(variances))) / len(groups) if variances else 0.0
+
+
+def _mean_of(nats: np.ndarray, tokens: np.ndarray, axis: int = -1) -> np.ndarray:
+    return nats.sum(axis=axis) / tokens.sum(axis=axis)
 
 
 def _item_error(first: ArmLosses, difference: np.ndarray, mix: str) -> float:
     """Return the standard error between documents of a difference averaged over seeds."""
-    documents, groups = first.documents, []
-    for source in members(mix, first.sources):
-        chosen = documents["source"] == source
-        if chosen.any():
-            groups.append((difference[chosen], documents["tokens"][chosen].astype(float)))
-    return bootstrap_error(groups, lambda d, t, axis=-1: d.sum(axis=axis) / t.sum(axis=axis))
+    source, tokens = first.documents["source"], first.documents["tokens"].astype(float)
+    of_sources = [source == name for name in members(mix, first.sources) if (source == name).any()]
+    return bootstrap_error([(difference[chosen], tokens[chosen]) for chosen in of_sources], _mean_of)
 
 
 def arm_losses(scores: Scores, arm: str, variant: str | None = None) -> ArmLosses:
@@ -221,22 +225,20 @@ def contrast(high: ArmLosses, low: ArmLosses, mix: str, bucket: Bucket | None = 
     """Return loss(high) - loss(low) by seed, over the seeds that both have; of whole sources with documents' error."""
     first, second = paired(high, low)
     if (second, mix, bucket) not in first._less:
-        first._less[second, mix, bucket] = _contrast(first, second, mix, bucket)
+        difference, error = first.loss(mix, bucket) - second.loss(mix, bucket), 0.0
+        if not bucket:
+            check_documents(first, second)
+            error = _item_error(first, first.documents["nats"] - second.documents["nats"], mix)
+        first._less[second, mix, bucket] = Effect(difference.to_numpy(), error)
     return first._less[second, mix, bucket]
-
-
-def _contrast(first: ArmLosses, second: ArmLosses, mix: str, bucket: Bucket | None) -> Effect:
-    difference = first.loss(mix, bucket) - second.loss(mix, bucket)
-    error = 0.0
-    if not bucket:
-        check_documents(first, second)
-        error = _item_error(first, first.documents["nats"] - second.documents["nats"], mix)
-    return Effect(difference.to_numpy(), error)
 
 
 def drift(high: ArmLosses, low: ArmLosses) -> Effect:
     """Return how the prose gap changes from the first mark of training to its last, by seed."""
-    gap = gap_curve(high, low)
+    first, second = (arm.curve.pivot(index="seed", columns="tokens", values="prose") for arm in paired(high, low))
+    if list(first.columns) != list(second.columns):
+        raise UserError(f"{high} and {low} were evaluated at different marks; score them anew")
+    gap = first - second
     return Effect((gap.iloc[:, -1] - gap.iloc[:, 0]).to_numpy())
 
 

@@ -39,8 +39,10 @@ def _shapes(catalog: Catalog, recipe: Recipe) -> Iterable[str]:
     return catalog.shapes
 
 
-VariantName, TaskName, ShapeName = Annotated[str, _variants], Annotated[str, _tasks], Annotated[str, _shapes]
-"""Settings that a recipe, or the catalog, has the choices of."""
+# Settings that a recipe, or the catalog, has the choices of.
+VariantName = Annotated[str, _variants]
+TaskName = Annotated[str, _tasks]
+ShapeName = Annotated[str, _shapes]
 
 
 class Call(NamedTuple):
@@ -111,21 +113,16 @@ def read(
     what: str,
     others: Mapping[str, object] = MappingProxyType({}),
 ) -> Call:
-    """Read a metric or a condition; UserError names what is wrong and what would be right.
+    """Read a metric or a condition (`what`), one of `known`; UserError names what is wrong and what would be right.
 
-    Args:
-        known: the functions that it may name.
-        what: "metric" or "condition".
-        others: settings that it gets where it has them and says nothing else.
+    `others` are settings that it gets where it has them and says nothing else.
     """
-    written = {} if isinstance(metric, str) else dict(metric)
+    written: dict[str, object] = {} if isinstance(metric, str) else dict(metric)
     name = metric if isinstance(metric, str) else next(filter(known.__contains__, metric), next(iter(metric)))
     if name not in known:
         raise unknown(what, name, known, f"measure '{recipe.measure}'")
     hints = get_type_hints(known[name], include_extras=True)
-    settings = {
-        key: parameter for key, parameter in inspect.signature(known[name]).parameters.items() if key not in GIVEN
-    }
+    settings = {key: one for key, one in inspect.signature(known[name]).parameters.items() if key not in GIVEN}
     where = f"{what} '{metric_text(metric)}'"
     if written and not settings:
         raise UserError(f"{where}: '{name}' has no settings; write '{name}' alone")

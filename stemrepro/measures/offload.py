@@ -68,7 +68,7 @@ class Device:
 HOST_GATHER = 14.6e9
 """Bytes per second, measured: rows of 2,560 bfloat16 by index_select, two cores (docs/performance.csv, "gather")."""
 HOST_UPDATE = 2.65e8
-"""Elements per second, measured: rows of 2,560 float32 moved by stemrepro.training.touched (the same, "rows moved")."""
+"""Elements per second, measured: rows of 2,560 float32 that training.table_adamw moves (the same, "rows moved")."""
 SERVER_UPDATE = 2e11 / 28
 """That of a server whose memory gives 200 GB/s, in one pass over an element's 28 bytes: assumed, not measured."""
 DEVICES = {

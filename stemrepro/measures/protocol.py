@@ -6,6 +6,7 @@ Arms differ in model and learning rate, at variants of own rates also in their i
 """
 
 from pathlib import Path
+from typing import Any
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.address import Address
@@ -16,27 +17,17 @@ from stemrepro.measures.scores import Scores
 MODEL = ("vocab", "width", "layers", "heads", "kv_heads", "rope_base", "norm_eps", "document_mask")
 TRAINING = ("schedule", "warmup_tokens", "decay", "final_rate", "betas", "eps", "weight_decay", "clip", "precision")
 STARTS = ("warmup", "embedding_rate_factor", "embedding_decay_factor")
-"""Fields of a run that all arms at a variant share, but for STARTS at own rates.
-
-How often a run is saved or evaluated is none of them.
-"""
+"""Fields of a run that all arms at a variant share, but for STARTS at own rates. How often it is saved is none."""
 TEXT, STEPS, START, SCORING = "text", "steps of training", "start of the embeddings", "settings of scoring"
 TRAINED, TOKENS = "settings of training", "tokens of training"
 
 
-def plan(folder: Path, kind: str, address: Address) -> dict:
-    """Return what an arm's scores tell of their plan; UserError where it has none.
-
-    Args:
-        folder: scores/<scale>.
-    """
+def plan(folder: Path, kind: str, address: Address) -> dict[str, Any]:
+    """Return what an arm's scores in scores/<scale> tell of their plan; UserError where it has none."""
     about = store.about(folder, kind, address)
-    settings = {TEXT: about["data_hash"], **about.get("plan", {})}
-    if "steps" in about:
-        settings[STEPS] = about["steps"]
-    if "unigram_nats_per_token" in about:
-        settings["loss of token frequencies in the validation text"] = about["unigram_nats_per_token"]
-    return settings
+    named = {STEPS: "steps", "loss of token frequencies in the validation text": "unigram_nats_per_token"}
+    told = {what: about[key] for what, key in named.items() if key in about}
+    return {TEXT: about["data_hash"], **about.get("plan", {}), **told}
 
 
 def other_plan(folder: Path, first: Address, second: Address, shaped: bool = False) -> bool:
@@ -53,20 +44,20 @@ def check_one_plan(scores: Scores) -> None:
     scoring, and in the budget, of which variants take shares.
     """
     known = store.protocol(scores.folder)
-    expected: dict[tuple, tuple[object, str]] = {}
+    expected: dict[tuple[str, object], tuple[object, str]] = {}
     steps: list[tuple[int, int, str]] = []
     for address, kinds in scores.recipe.scored().items():
         variant = scores.catalog.variant(address.variant)
         scale = variant.at(scores.scale)
         text = (variant.vocab, variant.people, variant.extends.text if variant.extends else "own")
+        wider = changes_width(scale.model.track, scores.catalog.arms[address.arm])
+        own = {START} if variant.tuned else set()
+        own |= ({START, TRAINED} if wider else set()) | ({STEPS, TOKENS} if variant.equal_time else set())
         for kind in kinds:
             name = f"{kind} of {address}"
             if (kind, address.variant, address.arm) not in known:
                 continue  # whoever reads it says so
             for what, value in plan(scores.folder, kind, address).items():
-                wider = changes_width(scale.model.track, scores.catalog.arms[address.arm])
-                own = {START} if variant.tuned else set()
-                own |= ({START, TRAINED} if wider else set()) | ({STEPS, TOKENS} if variant.equal_time else set())
                 if what in own:
                     continue
                 place = {TEXT: text, SCORING: kind}.get(what, address.variant)

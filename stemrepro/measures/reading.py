@@ -1,14 +1,14 @@
 """Readers of an arm's scores.
 
-They and all effects raise UserError for scores that are missing, damaged or don't belong together, and Unmeasured where
-a run diverged.
+Like all effects they raise UserError for scores that are missing, damaged or don't belong together, and Unmeasured
+where a run diverged.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -29,11 +29,7 @@ KIND_OF = {table: name for name, kind in SCORE_KINDS.items() for table in kind.t
 
 
 class ArmScores:
-    """An arm's scores of one kind.
-
-    Args:
-        folder: scores/<scale>.
-    """
+    """An arm's scores of one kind, in scores/<scale>."""
 
     kind: str
 
@@ -44,7 +40,7 @@ class ArmScores:
         return str(self.address)
 
     @cached_property
-    def summary(self) -> dict:
+    def summary(self) -> dict[str, Any]:
         """Hashes of settings and text, number of seeds, costs, means; see protocol.parquet."""
         return dict(store.about(self.folder, self.kind, self.address))
 
@@ -69,18 +65,14 @@ class ArmScores:
         frame, seeds = self.whole().lines(table), self.summary["seeds"]
         counts = frame["seed"].value_counts()
         if len(counts) != seeds or counts.nunique() != 1:
-            raise damaged(
-                self.folder / f"{table}.parquet", f"of {self} a seed of {seeds}, or a line of one, is missing"
-            )
+            missing = f"of {self} a seed of {seeds}, or a line of one, is missing"
+            raise damaged(self.folder / f"{table}.parquet", missing)
         return frame
 
 
 @kept
 def arm_table(scores: Scores, name: str, arm: str, variant: str = MAIN) -> pd.DataFrame:
-    """Return an arm's lines of a table, without variant and arm, every seed with as many.
-
-    Unmeasured where a run diverged.
-    """
+    """Return an arm's lines of a table, without variant and arm, every seed with as many; none may have diverged."""
     reader = ArmScores(scores.folder, Address(variant, arm))
     reader.kind = KIND_OF[name]
     return reader.by_seed(name) if "seed" in store.TABLES[name] else reader.whole().lines(name)

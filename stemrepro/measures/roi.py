@@ -4,42 +4,24 @@ The paper divides an arm's mean accuracy by its FLOPs and compares with dense. H
 log ROI = log(accuracy / dense's) + log(dense's FLOPs / the arm's), of which the second part needs no training.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
 from stemrepro.measures import items
 from stemrepro.measures.comparison import accuracy, arm_items, drift, loss, margin, pair_of_losses
-from stemrepro.measures.losses import ArmLosses, arm_losses, paired
+from stemrepro.measures.losses import arm_losses, paired
 from stemrepro.measures.scores import Scores
 from stemrepro.verdicts.effect import Effect
 
 __all__ = ["accuracy", "accuracy_factor", "drift", "equal_flops", "flops", "loss", "margin", "roi", "roi_above_chance"]
 GROUP = "held_out"
-
-
-def held_out(scores: Scores, arm: str) -> np.ndarray:
-    """Return the mean accuracy of each seed over the held-out benchmarks, in points."""
-    return arm_items(scores, arm).whole().sample("accuracy", GROUP).by_seed
-
-
-def _chance(scores: Scores, arm: str) -> float:
-    """Return the mean accuracy of a guess on them, in points."""
-    scored = arm_items(scores, arm)
-    tasks = [scored.summary["tasks"][task] for task in scored.tasks(GROUP)]
-    return 100 * float(np.mean([task["chance"] for task in tasks])) if tasks else float("nan")
+Curve = tuple[np.ndarray, np.ndarray]
+"""Log FLOPs and prose loss at each mark."""
 
 
 def flop_factor(scores: Scores, first: str, second: str) -> float:
     """Return log(second's FLOPs per token / first's)."""
     one, other = (arm_losses(scores, arm).summary["forward_flops_per_token"] for arm in (first, second))
     return float(np.log(other / one))
-
-
-def _curves(arm: ArmLosses) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    return {
-        seed: (np.log(rows["flops"].to_numpy()), rows["prose"].to_numpy()) for seed, rows in arm.curve.groupby("seed")
-    }
 
 
 def flops_to(flops: np.ndarray, loss: np.ndarray, target: float) -> float:
@@ -56,7 +38,7 @@ def flops_to(flops: np.ndarray, loss: np.ndarray, target: float) -> float:
 
 def _log_accuracy(scores: Scores, high: str, low: str, floor: float = 0.0) -> Effect:
     with np.errstate(invalid="ignore", divide="ignore"):
-        one, other = held_out(scores, high), held_out(scores, low)
+        one, other = (arm_items(scores, arm).whole().sample("accuracy", GROUP).by_seed for arm in (high, low))
         ratio = np.log(one - floor) - np.log(other - floor)
         between = items.contrast(arm_items(scores, high), arm_items(scores, low), "accuracy", GROUP)
         above = other.mean() - floor
@@ -72,7 +54,9 @@ def roi(scores: Scores, high: str, low: str) -> Effect:
 
 def roi_above_chance(scores: Scores, high: str, low: str) -> Effect:
     """Log of (accuracy above chance / training FLOPs) over dense's."""
-    factor = _log_accuracy(scores, high, low, _chance(scores, high))
+    scored = arm_items(scores, high)
+    chance = [scored.summary["tasks"][task]["chance"] for task in scored.tasks(GROUP)]
+    factor = _log_accuracy(scores, high, low, 100 * float(np.mean(chance)) if chance else float("nan"))
     return Effect(factor.differences + flop_factor(scores, high, low), factor.item_se)
 
 
@@ -86,35 +70,27 @@ def flops(scores: Scores, high: str, low: str, own: bool = False) -> Effect | No
 
     Where it never gets there, those that the first saves on its way to the second's, below 0.
     """
-    return _by_curve(scores, high, low, own, _saved)
+    saved = []
+    for (spent, losses), (other_spent, other_losses) in _curves(scores, high, low, own):
+        if other_losses.min() <= losses[-1]:
+            saved.append(spent[-1] - flops_to(other_spent, other_losses, losses[-1]))
+        else:
+            saved.append(flops_to(spent, losses, other_losses[-1]) - other_spent[-1])
+    return Effect(np.array(saved)) if saved else None
 
 
 def equal_flops(scores: Scores, high: str, low: str, own: bool = False) -> Effect | None:
     """Prose loss once as many FLOPs are spent as the cheaper arm's run has."""
-    return _by_curve(scores, high, low, own, _loss_at_equal_flops)
+    gaps = []
+    for first, second in _curves(scores, high, low, own):
+        spent = min(first[0][-1], second[0][-1])
+        gaps.append(np.interp(spent, *first) - np.interp(spent, *second))
+    return Effect(np.array(gaps)) if gaps else None
 
 
-Curve = tuple[np.ndarray, np.ndarray]
-"""Log FLOPs and prose loss at each mark."""
-
-
-def _by_curve(
-    scores: Scores, high: str, low: str, own: bool, difference: Callable[[Curve, Curve], float]
-) -> Effect | None:
+def _curves(scores: Scores, high: str, low: str, own: bool) -> list[tuple[Curve, Curve]]:
+    """Return both arms' curves by seed; none where an arm has no own rate."""
     runs = pair_of_losses(scores, high, low, own=own)
-    if runs is None:
-        return None
-    first, second = (_curves(arm) for arm in paired(*runs))
-    return Effect(np.array([difference(first[seed], second[seed]) for seed in first]))
-
-
-def _saved(first: Curve, second: Curve) -> float:
-    (flops, loss), (other_flops, other_loss) = first, second
-    if other_loss.min() <= loss[-1]:
-        return float(flops[-1] - flops_to(other_flops, other_loss, loss[-1]))
-    return float(flops_to(flops, loss, other_loss[-1]) - other_flops[-1])
-
-
-def _loss_at_equal_flops(first: Curve, second: Curve) -> float:
-    spent = min(first[0][-1], second[0][-1])
-    return float(np.interp(spent, *first) - np.interp(spent, *second))
+    curves = [arm.curve.groupby("seed") for arm in paired(*runs)] if runs else []
+    by_seed = [[(np.log(rows["flops"].to_numpy()), rows["prose"].to_numpy()) for _, rows in of] for of in curves]
+    return list(zip(*by_seed, strict=True))

@@ -3,8 +3,9 @@
 A rung is a variant, or the scale itself, the last one. Rungs are of one width or more, which are over the scale's.
 """
 
-from collections.abc import Collection
-from typing import Literal
+from collections.abc import Collection, Iterable
+from itertools import combinations
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -13,17 +14,13 @@ from stemrepro.config.address import MAIN
 from stemrepro.config.scale import Variant
 from stemrepro.measures import losses
 from stemrepro.measures.comparison import interaction, lead, loss, no_gain_without_information
-from stemrepro.measures.fits import Fitted, PowerLaw, bootstrapped, fit
-from stemrepro.measures.forecast import Below, forecast
+from stemrepro.measures.fits import Below, Fitted, PowerLaw, bootstrapped, fit, forecast
 from stemrepro.measures.losses import ArmLosses, arm_losses
 from stemrepro.measures.metric import VariantName
 from stemrepro.measures.scores import Scores, kept
 from stemrepro.verdicts.effect import Effect, Unmeasured, unpaired
 
-__all__ = [
-    "flop_multiplier", "interaction", "lead", "loss", "lost", "no_gain_without_information", "parameter_multiplier",
-    "time_multiplier", "token_multiplier", "tokens", "width",
-]  # fmt: skip
+__all__ = ["interaction", "lead", "loss", "no_gain_without_information"]  # of comparison, for recipes
 Span = Literal["early", "late"]
 SPANS: dict[Span, slice] = {"early": slice(3), "late": slice(-3, None)}
 """Parts of the ladder over which a slope is fitted by itself, as a gap need not change evenly: three rungs each."""
@@ -42,11 +39,8 @@ def widths(scores: Scores) -> list[float]:
 
 def rungs(scores: Scores, width: float = 1.0) -> dict[str, int]:
     """Return the tokens of each rung of a width, rising."""
-    tokens = {
-        name: variant.at(scores.scale).training.tokens
-        for name, variant in _variants(scores).items()
-        if variant.width == width
-    }
+    named = [(name, variant) for name, variant in _variants(scores).items() if variant.width == width]
+    tokens = {name: variant.at(scores.scale).training.tokens for name, variant in named}
     return dict(sorted(tokens.items(), key=lambda item: item[1]))
 
 
@@ -131,14 +125,14 @@ def fitted_to(
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...], bool]:
     """Return losses [places, seeds], sizes [places] of each axis, and whether the axes share an exponent.
 
-    Args:
-        wide: take rungs of all widths, over parameters and tokens; else those of the scale's width, over tokens.
-        only: rungs to take; None for all.
+    `wide` takes rungs of all widths, over parameters and tokens; else those of the scale's width, over tokens.
     """
     every = widths(scores) if wide else [1.0]
     if wide and len(every) < 2:
         raise UserError("a law over parameters needs rungs of two widths; the recipe's variants have one")
-    rows, sizes, spent = [], [], []
+    rows: list[np.ndarray] = []
+    sizes: list[int] = []
+    spent: list[int] = []
     for width in every:
         chosen = {at: count for at, count in rungs(scores, width).items() if only is None or at in only}
         rows.append(_ladder(scores, arm, chosen))
@@ -183,18 +177,10 @@ def _flops(scores: Scores, arm: str) -> float:
     return float(arm_losses(scores, arm).summary["forward_flops_per_token"])
 
 
-def _step_time(scores: Scores, arm: str) -> float:
-    try:
-        return scores.scale.step_time(arm)
-    except UserError as error:
-        raise Unmeasured(f"scale '{scores.scale_name}': {error}") from error
-
-
 def width(scores: Scores, high: str, low: str, at: VariantName) -> Effect:
     """Prose gap of two arms at the scale's width less that at a wider rung, at equal tokens per parameter.
 
-    Raises:
-        UserError: the scale's width has no rung of as many tokens per parameter of dense's, to 5%.
+    UserError where the scale's width has no rung of as many tokens per parameter of dense's, to 5%.
     """
     pair, wider = (
         (arm_losses(scores, high, rung), arm_losses(scores, low, rung)) for rung in (_as_long(scores, at), at)
@@ -215,21 +201,22 @@ def _as_long(scores: Scores, at: str) -> str:
     wide = tokens_a_parameter(scores, _place(scores, at)[0])[at]
     narrow, x = min(tokens_a_parameter(scores).items(), key=lambda item: abs(np.log(item[1] / wide)))
     if not 0.95 < x / wide < 1.05:
-        nearest = f"the nearest rung of the scale's width has {x:.3g}"
-        raise UserError(f"'{at}' has {wide:.3g} tokens per parameter; {nearest}")
+        raise UserError(
+            f"'{at}' has {wide:.3g} tokens per parameter; the nearest rung of the scale's width has {x:.3g}"
+        )
     return narrow
 
 
 def token_multiplier(scores: Scores, high: str, low: str, at: VariantName = MAIN) -> Effect:
     """Log2 of how many times a rung's tokens the first arm needs for the second's loss there, by its own fitted law."""
-    every = rungs(scores).values()
-    return Effect(_multiplier(scores, high, low, at, "tokens", list(every), _tokens_at(scores, at)))
+    every = list(rungs(scores).values())
+    return _multiplier(scores, (high, low), at, "tokens", every, _tokens_at(scores, at))
 
 
 def parameter_multiplier(scores: Scores, high: str, low: str, at: VariantName = MAIN) -> Effect:
     """Log2 of the same in parameters of the first arm, by its law over parameters and tokens."""
-    sizes = [parameters(scores, high, width)["total"] for width in widths(scores)]
-    return Effect(_multiplier(scores, high, low, at, "parameters", sizes, parameters(scores, high)["total"]))
+    every = [parameters(scores, high, width)["total"] for width in widths(scores)]
+    return _multiplier(scores, (high, low), at, "parameters", every, parameters(scores, high)["total"])
 
 
 def flop_multiplier(scores: Scores, high: str, low: str, at: VariantName = MAIN) -> Effect:
@@ -241,20 +228,22 @@ def flop_multiplier(scores: Scores, high: str, low: str, at: VariantName = MAIN)
 def time_multiplier(scores: Scores, high: str, low: str, at: VariantName = MAIN) -> Effect:
     """Log2 of the same in training time: the tokens' times the first arm's step time over the second's."""
     of_tokens = token_multiplier(scores, high, low, at).differences
-    return Effect(of_tokens + np.log2(_step_time(scores, high) / _step_time(scores, low)))
+    try:
+        one, other = (scores.scale.step_time(arm) for arm in (high, low))
+    except UserError as error:
+        raise Unmeasured(f"scale '{scores.scale_name}': {error}") from error
+    return Effect(of_tokens + np.log2(one / other))
 
 
-def _multiplier(scores: Scores, high: str, low: str, at: str, axis: str, sizes: list[int], spent: int) -> np.ndarray:
+def _multiplier(
+    scores: Scores, pair: tuple[str, str], at: str, axis: Literal["tokens", "parameters"], sizes: list[int], spent: int
+) -> Effect:
     """Return log2 of how many times what it has spent along an axis the first arm needs for the second's loss, by seed.
 
-    Args:
-        axis: "tokens" or "parameters".
-        sizes: of the rungs of the first arm along it.
-
-    Raises:
-        Unmeasured: the first arm's law never reaches a seed's loss, or only beyond its rungs by more than their span.
+    The first arm's rungs have `sizes` along it. Unmeasured where its law never reaches a seed's loss, or only beyond
+    its rungs by more than their span.
     """
-    wide, tokens = axis == "parameters", _tokens_at(scores, at)
+    (high, low), wide, tokens = pair, axis == "parameters", _tokens_at(scores, at)
     free = (None, tokens) if wide else (None,)
     targets = _prose(scores, low, at)
     reached = [law.reach(loss, *free) for law, loss in zip(laws(scores, high, wide), targets, strict=True)]
@@ -266,4 +255,46 @@ def _multiplier(scores: Scores, high: str, low: str, at: str, axis: str, sizes: 
     if (most := max(reached) / max(sizes)) > span:
         only = f"only with {most:.3g} times the most {axis} of its ladder, which spans a factor of {span:.3g}"
         raise Unmeasured(f"{high} would reach {low}'s loss at {where} {only}")
-    return np.log2(np.array(reached) / spent)
+    return Effect(np.log2(np.array(reached) / spent))
+
+
+class Agreement(NamedTuple):
+    """How often a cheaper setting calls a comparison of two arms as a ladder's last rung does.
+
+    These are means over pairs of arms, and over all choices of so many seeds, at one variant.
+
+    Attributes:
+        pairs: comparisons that the last rung can tell.
+        same_sign: share whose mean has the last rung's sign.
+        right: share that its own 95% interval calls as the last rung does.
+        wrong: share that is called the other way. The rest is left open.
+    """
+
+    pairs: int
+    same_sign: float
+    right: float
+    wrong: float
+
+
+def _sign(effect: Effect) -> int:
+    """Return -1 or 1 where the 95% interval lies below or above 0, else 0."""
+    low, high = effect.interval(0.05)
+    return int(low > 0) - int(high < 0)
+
+
+def agreement(pairs: Iterable[tuple[Effect, Effect]], seeds: int) -> Agreement:
+    """Compare a cheaper setting, each choice of so many of its seeds, with the last rung, at which all seeds count.
+
+    `pairs` are two arms' difference at the last rung, and at the setting.
+    """
+    shares, told = [], 0
+    for last, cheap in pairs:
+        if not (end := _sign(last)):
+            continue
+        told += 1
+        for chosen in combinations(cheap.differences, seeds):
+            effect = Effect(np.array(chosen))
+            called = end * _sign(effect)
+            shares.append((end * effect.mean > 0, called > 0, called < 0))
+    same, right, wrong = np.mean(shares, axis=0) if shares else (np.nan,) * 3
+    return Agreement(told, float(same), float(right), float(wrong))

@@ -5,14 +5,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.recipe import Recipe
 from stemrepro.config.scale import Scale
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +30,7 @@ class Scores:
     catalog: Catalog
     scale_name: str
     folder: Path
-    read: dict = field(default_factory=dict, repr=False)
+    read: dict[tuple[object, ...], Any] = field(default_factory=dict, repr=False)
 
     @property
     def recipe(self) -> Recipe:
@@ -58,4 +59,4 @@ def kept(function: Callable[Concatenate[Scores, P], R]) -> Callable[Concatenate[
             scores.read[place] = function(scores, *settings, **named)
         return scores.read[place]
 
-    return kept_result
+    return cast("Callable[Concatenate[Scores, P], R]", kept_result)

@@ -5,6 +5,7 @@ how many blow up.
 """
 
 from collections.abc import Iterable
+from itertools import product
 
 import numpy as np
 
@@ -23,11 +24,7 @@ from stemrepro.measures.scores import Scores
 from stemrepro.verdicts.effect import Effect, Unmeasured
 from stemrepro.verdicts.rule import TOO_SHORT
 
-__all__ = [
-    "blow_ups", "dense_clears_unigram", "early", "learning_rate_limit", "long_blow_ups", "loss",
-    "no_gain_without_information", "norm_spikes", "rate_sensitivity", "spikes", "spikes_expected",
-]  # fmt: skip
-
+__all__ = ["loss", "no_gain_without_information"]  # of comparison, for recipes
 WINDOW, DEVIATIONS, SKIPPED = 50, 6.0, 0.1
 """A spike is a step above the median of the WINDOW steps before by more than DEVIATIONS times their median absolute
 deviation (scaled to a standard deviation), after the first SKIPPED share of the run. Neighbours are one spike."""
@@ -68,12 +65,12 @@ def coincidence(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
     The first share is that of runs of the same seed, which saw the same batches, the second that of other seeds. Where
     the first is larger, batches make spikes. A share without spikes is NaN.
     """
-    first_spikes, second_spikes = [spike_steps(loss) for loss in first], [spike_steps(loss) for loss in second]
     hits: dict[bool, list[bool]] = {True: [], False: []}
-    for i, steps in enumerate(first_spikes):
-        for j, others in enumerate(second_spikes):
-            hits[i == j] += [bool((np.abs(others - step) <= 1).any()) for step in steps]
-    return tuple(float(np.mean(hits[same])) if hits[same] else float("nan") for same in (True, False))
+    for (i, one), (j, other) in product(enumerate(first), enumerate(second)):
+        others = spike_steps(other)
+        hits[i == j] += [bool((np.abs(others - step) <= 1).any()) for step in spike_steps(one)]
+    same, apart = (float(np.mean(hits[key])) if hits[key] else float("nan") for key in (True, False))
+    return same, apart
 
 
 def end(arm: ArmLosses) -> np.ndarray:
@@ -87,19 +84,20 @@ def start(arm: ArmLosses) -> np.ndarray:
     return arm.steps["loss"][:, 0]
 
 
-def by_rate(runs: list[ArmLosses]) -> list[ArmLosses]:
-    """Return the same arm at several rates, in rising order."""
-    return sorted(runs, key=lambda arm: arm.summary["learning_rate"])
+def _by_rate(runs: list[ArmLosses]) -> tuple[np.ndarray, list[ArmLosses]]:
+    """Return the learning rates of an arm's runs, rising, and the runs in this order."""
+    ordered = sorted(runs, key=lambda arm: arm.summary["learning_rate"])
+    return np.array([arm.summary["learning_rate"] for arm in ordered]), ordered
 
 
 def excess(runs: list[ArmLosses]) -> np.ndarray:
     """Return the loss at the end of training less the entropy of the training tokens [rates, seeds]; rates rise."""
-    return np.stack([end(arm) - arm.summary["training_entropy"] for arm in by_rate(runs)])
+    return np.stack([end(arm) - arm.summary["training_entropy"] for arm in _by_rate(runs)[1]])
 
 
 def unlimited(runs: list[ArmLosses]) -> np.ndarray:
     """Return whether an arm learns more than token frequencies at all rates tried, so that its limit is a bound."""
-    return (excess(runs) < 0).all(axis=0)
+    return np.all(excess(runs) < 0, axis=0)
 
 
 def rate_limit(runs: list[ArmLosses], base_rate: float) -> np.ndarray:
@@ -108,18 +106,15 @@ def rate_limit(runs: list[ArmLosses], base_rate: float) -> np.ndarray:
     It is taken between two rates by a straight line. An arm that learns more at all rates counts as one doubling beyond
     the last, one that learns more at none as the first. A run that merely learns slowly stays at token frequencies too.
     """
-    at = np.log2([arm.summary["learning_rate"] / base_rate for arm in by_rate(runs)])
-    limits = []
+    at, limits = np.log2(_by_rate(runs)[0] / base_rate), []
     for losses in excess(runs).T:
         failed = np.flatnonzero(~(losses < 0))
-        if not len(failed):
-            limits.append(at[-1] + 1)
-        elif failed[0] == 0:
-            limits.append(at[0])
+        k = failed[0] if len(failed) else len(at)
+        if 0 < k < len(at):
+            share = -losses[k - 1] / (losses[k] - losses[k - 1]) if np.isfinite(losses[k]) else 1.0
+            limits.append(at[k - 1] + share * (at[k] - at[k - 1]))
         else:
-            last, first = losses[failed[0] - 1], losses[failed[0]]
-            share = -last / (first - last) if np.isfinite(first) else 1.0
-            limits.append(at[failed[0] - 1] + share * (at[failed[0]] - at[failed[0] - 1]))
+            limits.append(at[0] if k == 0 else at[-1] + 1)
     return np.array(limits)
 
 
@@ -129,8 +124,8 @@ def sensitivity(runs: list[ArmLosses]) -> np.ndarray:
     The loss at a rate is that at the end of training, at most that at initialisation. Its mean is log-uniform over
     rates, by trapezia over log2 of the rate, so that unevenly spaced rates don't count unevenly.
     """
-    ordered = by_rate(runs)
-    at = np.log2([arm.summary["learning_rate"] for arm in ordered])
+    rates, ordered = _by_rate(runs)
+    at = np.log2(rates)
     loss = np.stack([np.minimum(end(arm), start(arm)) for arm in ordered])
     return np.trapezoid(loss, at, axis=0) / (at[-1] - at[0]) - loss.min(axis=0)
 
@@ -154,33 +149,25 @@ def blown_up_share(runs: Iterable[ArmLosses], vocab: int) -> np.ndarray:
 def short_runs(scores: Scores, arm: str, own: bool = False, clipped: bool = True) -> dict[str, ArmLosses]:
     """Return an arm's short runs by variant: these differ from the scale in learning rate and budget alone.
 
-    They have the smallest budget of the variants with another learning rate than the scale's.
-
-    Args:
-        own: at its family's own table rate, where it was trained so; else at the common one.
-        clipped: only those that are clipped as the scale is.
+    They have the smallest budget of the variants with another learning rate than the scale's. `own`: at its family's
+    own table rate, where it was trained so; else at the common one. `clipped`: only those clipped as the scale is.
     """
     runs = variant_losses(scores, arm)
     variants = {name: scores.catalog.variants[name] for name in runs}
-    budget = min((variant.tokens for variant in variants.values() if variant.learning_rate != 1), default=None)
-
-    def short(tuned: bool) -> dict[str, ArmLosses]:
-        plain = {"tuned": tuned} | ({"clip": 1.0} if clipped else {})
-        return {
-            name: runs[name]
-            for name, one in variants.items()
-            if one.tokens == budget
-            and one == Variant(tokens=one.tokens, learning_rate=one.learning_rate, **{"clip": one.clip} | plain)
-        }
-
-    return short(tuned=own) or short(tuned=False)
+    budget = min((variant.tokens for variant in variants.values() if variant.learning_rate != 1), default=0)
+    short: dict[bool, dict[str, ArmLosses]] = {True: {}, False: {}}
+    for name, one in variants.items():
+        clip = 1.0 if clipped else one.clip
+        plain = Variant(tokens=one.tokens, learning_rate=one.learning_rate, tuned=one.tuned, clip=clip)
+        if one.tokens == budget and one == plain:
+            short[one.tuned][name] = runs[name]
+    return (own and short[True]) or short[False]
 
 
 def long_runs(scores: Scores, arm: str) -> dict[str, ArmLosses]:
     """Return an arm's runs at other learning rates than the scale's that are longer than short ones, by variant."""
-    runs = variant_losses(scores, arm)
-    variants = {name: scores.catalog.variants[name] for name in runs}
-    tokens = {name: variant.tokens for name, variant in variants.items() if variant.learning_rate != 1}
+    runs, variants = variant_losses(scores, arm), scores.catalog.variants
+    tokens = {name: variants[name].tokens for name in runs if variants[name].learning_rate != 1}
     return {name: runs[name] for name, count in tokens.items() if count > min(tokens.values())}
 
 

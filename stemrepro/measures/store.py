@@ -11,7 +11,7 @@ import io
 import json
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,19 +21,16 @@ from stemrepro.config.address import Address
 from stemrepro.config.scores import SCORE_KINDS, Column, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pandas as pd
 
 PLACE = ("variant", "arm")
 PROTOCOL = "protocol"
-PROTOCOL_TABLE: Table = {
-    "kind": Column("text", key=True),
-    "key": Column("text"),
-    "about": Column("text"),
-}
+PROTOCOL_TABLE: Table = {"kind": Column("text", key=True), "key": Column("text"), "about": Column("text")}
 """`key` is a hash of all that the lines follow from; `about` is JSON: hashes, seeds, costs, and how many lines there
 are."""
+TABLES = {PROTOCOL: PROTOCOL_TABLE} | {
+    name: table for kind in SCORE_KINDS.values() for name, table in kind.tables.items()
+}
 KINDS_OF_NUMBERS = {"text": "OSU", "whole": "iu", "number": "fiu", "flag": "b"}
 """numpy's kinds of a column."""
 
@@ -73,9 +70,8 @@ def _fault(frame: pd.DataFrame, table: Table) -> str:
 def checked(path: Path, frame: pd.DataFrame, table: Table) -> pd.DataFrame:
     """Return the columns of a table, in order.
 
-    Raises:
-        UserError: a column is missing or of another kind, a number can't be what it should count, or a line stands
-            there twice. It names file, row and reason.
+    UserError, with file, row and reason, where a column is missing or of another kind, a number can't be what it should
+    count, or a line stands there twice.
     """
     if fault := _fault(frame, table):
         raise damaged(path, fault)
@@ -92,55 +88,43 @@ def _load(path: Path) -> pd.DataFrame:
     return checked(path, frame, TABLES[path.stem])
 
 
-@lru_cache(maxsize=128)
-def _read(path: Path, _: tuple[int, int]) -> tuple[pd.DataFrame, dict[tuple[str, str], np.ndarray]]:
-    frame = _load(path)
-    return frame, {place: np.asarray(rows) for place, rows in frame.groupby(list(PLACE), sort=False).indices.items()}
-
-
-def _table(folder: Path, name: str) -> tuple[pd.DataFrame, dict[tuple[str, str], np.ndarray]]:
-    path = folder / f"{name}.parquet"
+def _stamped(path: Path) -> tuple[Path, int, int]:
+    """Return what tells a file's content from that of another time."""
     try:
         stat = path.stat()
     except OSError as error:
         raise damaged(path, error) from error
-    return _read(path.resolve(), (stat.st_mtime_ns, stat.st_size))
-
-
-TABLES = {PROTOCOL: PROTOCOL_TABLE} | {
-    name: table for kind in SCORE_KINDS.values() for name, table in kind.tables.items()
-}
+    return path.resolve(), stat.st_mtime_ns, stat.st_size
 
 
 @lru_cache(maxsize=128)
-def _protocol(path: Path, stamp: tuple[int, int]) -> dict[tuple[str, str, str], tuple[str, dict]]:
-    frame, _ = _read(path, stamp)
+def _read(stamped: tuple[Path, int, int]) -> tuple[pd.DataFrame, dict[tuple[str, str], np.ndarray]]:
+    """Return a table, and the numbers of the rows of each variant and arm."""
+    frame = _load(stamped[0])
+    return frame, {place: np.asarray(rows) for place, rows in frame.groupby(list(PLACE), sort=False).indices.items()}
+
+
+Known = dict[tuple[str, str, str], tuple[str, dict[str, Any]]]
+
+
+@lru_cache(maxsize=128)
+def _protocol(stamped: tuple[Path, int, int]) -> Known:
+    frame, _ = _read(stamped)
     try:
         rows = zip(frame["kind"], frame["variant"], frame["arm"], frame["key"], frame["about"], strict=True)
         return {(kind, variant, arm): (key, {**json.loads(about)}) for kind, variant, arm, key, about in rows}
     except (ValueError, TypeError) as error:
-        raise damaged(path, f"an 'about' is no JSON object: {error}") from error
+        raise damaged(stamped[0], f"an 'about' is no JSON object: {error}") from error
 
 
-def protocol(folder: Path) -> dict[tuple[str, str, str], tuple[str, dict]]:
-    """Return the key and what else is known of all scores of a scale, by kind, variant and arm.
-
-    Args:
-        folder: scores/<scale>; without a protocol it has no scores.
-    """
+def protocol(folder: Path) -> Known:
+    """Return the key and what else is known of all scores in scores/<scale>, by kind, variant and arm."""
     path = folder / f"{PROTOCOL}.parquet"
-    if not path.exists():
-        return {}
-    stat = path.stat()
-    return _protocol(path.resolve(), (stat.st_mtime_ns, stat.st_size))
+    return _protocol(_stamped(path)) if path.exists() else {}
 
 
 def key_of(folder: Path, kind: str, address: Address) -> str | None:
-    """Return the key of an arm's scores, or None where it has none, or a file of its lines is gone.
-
-    Raises:
-        UserError: the protocol is damaged.
-    """
+    """Return the key of an arm's scores; None where it has none, or a file of its lines is gone."""
     key, about = protocol(folder).get((kind, address.variant, address.arm), (None, {}))
     files = [folder / f"{name}.parquet" for name, count in about.get("lines", {}).items() if count]
     return key if all(file.exists() for file in files) else None
@@ -151,7 +135,7 @@ def scored(folder: Path, kind: str) -> list[Address]:
     return [Address(variant, arm) for of, variant, arm in protocol(folder) if of == kind]
 
 
-def about(folder: Path, kind: str, address: Address) -> dict:
+def about(folder: Path, kind: str, address: Address) -> dict[str, Any]:
     """Return what is known of an arm's scores: hashes, seeds, costs, means; UserError where it has none."""
     known = protocol(folder)
     if (kind, address.variant, address.arm) not in known:
@@ -160,90 +144,71 @@ def about(folder: Path, kind: str, address: Address) -> dict:
 
 
 def lines(folder: Path, kind: str, address: Address, name: str) -> pd.DataFrame:
-    """Return an arm's lines of a table, without variant and arm.
-
-    Raises:
-        UserError: they are missing, damaged, or not as many as were written.
-    """
+    """Return an arm's lines of a table, without variant and arm; UserError unless they are those that were written."""
     written = about(folder, kind, address).get("lines", {}).get(name, 0)
     path = folder / f"{name}.parquet"
     if not written:
         raise UserError(f"{path} has nothing of {address}; no recipe asked for it, or all its runs diverged")
-    frame, places = _table(folder, name)
+    frame, places = _read(_stamped(path))
     rows = places.get((address.variant, address.arm), ())
     if len(rows) != written:
         raise damaged(path, f"of {address} {len(rows)} lines are there, and {written} were written")
     return frame.iloc[rows].drop(columns=list(PLACE)).reset_index(drop=True)
 
 
-def _save(path: Path, frame: pd.DataFrame) -> None:
+def _replace(path: Path, address: Address, new: pd.DataFrame | None, kind: str = "") -> None:
+    """Write a table with new lines, or none, in place of an arm's; of the protocol in place of its row of a kind.
+
+    Both are checked. What is read is not remembered: a version per arm would fill the memory.
+    """
+    import pandas as pd
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    buffer = io.BytesIO()
-    table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
-    texts = [name for name in frame if frame[name].dtype.kind == "O"]
+    parts = [] if new is None else [new]
+    if path.exists():
+        old = _load(path)
+        gone = (old["variant"] == address.variant) & (old["arm"] == address.arm)
+        if kind:
+            gone &= old["kind"] == kind
+        if new is None and not gone.any():
+            return
+        parts.insert(0, old[~gone])
+    if not parts:
+        return
+    filled = [frame[[*PLACE, *TABLES[path.stem]]] for frame in parts if len(frame)] or parts[:1]
+    order = [*PLACE, "kind"] if kind else [*PLACE]
+    whole = pd.concat(filled).sort_values(order, kind="stable", ignore_index=True)
+    texts = [name for name in whole if whole[name].dtype.kind == "O"]
     # The bytes of numbers side by side make a file a tenth smaller, at a quarter of the time of a higher level.
-    numbers = {name: "BYTE_STREAM_SPLIT" for name in frame if frame[name].dtype.kind == "f"}
+    numbers = {name: "BYTE_STREAM_SPLIT" for name in whole if whole[name].dtype.kind == "f"}
+    table, buffer = pa.Table.from_pandas(whole, preserve_index=False).replace_schema_metadata(None), io.BytesIO()
     pq.write_table(
         table, buffer, compression="zstd", compression_level=3, use_dictionary=texts, column_encoding=numbers
     )
     atomic_write(path, buffer.getvalue())
 
 
-def _replaced(path: Path, kept: Callable[[pd.DataFrame], pd.Series], new: pd.DataFrame | None) -> None:
-    """Write a table with new lines, or none, in place of those that `kept` doesn't choose.
-
-    Both are checked. What is read is not remembered: a version per arm would fill the memory.
-    """
-    import pandas as pd
-
-    parts = []
-    if path.exists():
-        old = _load(path)
-        parts.append(old[kept(old)])
-        if new is None and len(parts[0]) == len(old):
-            return
-    if new is not None:
-        parts.append(new)
-    if not parts:
-        return
-    filled = [frame[[*PLACE, *TABLES[path.stem]]] for frame in parts if len(frame)] or parts[:1]
-    order = [*PLACE, "kind"] if path.stem == PROTOCOL else [*PLACE]
-    _save(path, pd.concat(filled).sort_values(order, kind="stable", ignore_index=True))
-
-
-def write(folder: Path, kind: str, address: Address, key: str, about: dict, tables: dict[str, pd.DataFrame]) -> None:
+def write(
+    folder: Path, kind: str, address: Address, key: str, about: dict[str, Any], tables: dict[str, pd.DataFrame]
+) -> None:
     """Replace an arm's lines of a kind, all or nothing: its row of protocol goes first and comes last.
 
-    The caller holds the lock of the folder. Equal scores give equal bytes, in whichever order arms are written.
-
-    Args:
-        folder: scores/<scale>.
-        about: what protocol.parquet says of them; it gets the numbers of lines.
-        tables: some or all of the kind's tables, with its columns or more.
-
-    Raises:
-        UserError: a number can't be a score; nothing is written then.
+    The caller holds the lock of the folder, scores/<scale>. Equal scores give equal bytes, in whichever order arms are
+    written. Protocol.parquet says `about`, and the numbers of lines. `tables` are some or all of the kind's, with its
+    columns or more. UserError, and nothing is written, where a number can't be a score.
     """
     import pandas as pd
 
-    place = dict(zip(PLACE, (address.variant, address.arm), strict=True))
-    schema, new = SCORE_KINDS[kind].tables, {name: frame.assign(**place) for name, frame in tables.items()}
+    place, schema = dict(zip(PLACE, (address.variant, address.arm), strict=True)), SCORE_KINDS[kind].tables
+    new = {name: frame.assign(**place) for name, frame in tables.items()}
     for name, frame in new.items():
         if fault := _fault(frame, schema[name]):
             raise UserError(f"{folder / name}.parquet gets no such line: {fault}; the weights or the text are damaged")
-
-    def others(frame: pd.DataFrame) -> pd.Series:
-        return (frame["variant"] != address.variant) | (frame["arm"] != address.arm)
-
-    def other_protocols(frame: pd.DataFrame) -> pd.Series:
-        return others(frame) | (frame["kind"] != kind)
-
     top = folder / f"{PROTOCOL}.parquet"
-    _replaced(top, other_protocols, None)
+    _replace(top, address, None, kind)
     for name in schema:
-        _replaced(folder / f"{name}.parquet", others, new.get(name))
+        _replace(folder / f"{name}.parquet", address, new.get(name))
     told = about | {"lines": {name: len(frame) for name, frame in new.items()}}
     row = place | {"kind": kind, "key": key, "about": json.dumps(told, sort_keys=True)}
-    _replaced(top, other_protocols, pd.DataFrame([row]))
+    _replace(top, address, pd.DataFrame([row]), kind)

@@ -25,13 +25,12 @@ def loss(
 
 def vocabularies(scores: Scores, arm: str) -> dict[int, ArmLosses]:
     """Return an arm's runs by size of the vocabulary, the scale's among them, all of as much text."""
-    variants, scale = scores.catalog.variants, scores.scale
-    others = {
-        variants[name].at(scale).model.vocab: runs
-        for name, runs in variant_losses(scores, arm).items()
-        if variants[name].vocab != 1
-    }
-    return dict(sorted({**others, scale.model.vocab: arm_losses(scores, arm)}.items()))
+    runs = {scores.scale.model.vocab: arm_losses(scores, arm)}
+    for name, losses_there in variant_losses(scores, arm).items():
+        variant = scores.catalog.variants[name]
+        if variant.vocab != 1:
+            runs[variant.at(scores.scale).model.vocab] = losses_there
+    return dict(sorted(runs.items()))
 
 
 def vocabulary(scores: Scores, high: str, low: str) -> Effect:

@@ -49,14 +49,10 @@ class TextCounts:
     def sources(self) -> list[str]:
         return sorted(self.distinct["source"].unique())
 
-    @cached_property
-    def _growth(self) -> dict[tuple[str, int], pd.DataFrame]:
-        groups = self.distinct.groupby(["source", "vocab"])
-        return {key: rows.pivot(index="window", columns="length", values="distinct") for key, rows in groups}
-
     def growth(self, source: str, vocab: int) -> pd.DataFrame:
         """Return distinct tokens: a row per window, a column per length."""
-        return self._growth[source, vocab]
+        rows = self.distinct[(self.distinct.source == source) & (self.distinct.vocab == vocab)]
+        return rows.pivot(index="window", columns="length", values="distinct")
 
     def heaps(self, source: str, vocab: int) -> tuple[Effect, Effect]:
         """Return exponent b and log K of distinct = K n^b by window: least squares of logarithms from FIT_FROM on."""

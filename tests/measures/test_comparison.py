@@ -5,20 +5,10 @@ import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.scale import TunedSettings
-from stemrepro.measures.comparison import (
-    OFFICIAL_INIT,
-    OWN_RATES,
-    accuracy,
-    at_setting,
-    interaction,
-    lead,
-    loss,
-    no_gain_without_information,
-    official,
-    token_only_below_three_quarters,
-)
+from stemrepro.measures import comparison
+from stemrepro.measures.comparison import OFFICIAL_INIT, OWN_RATES, at_setting, interaction, loss
 from stemrepro.measures.losses import arm_losses
-from stemrepro.verdicts.effect import Unmeasured, Untested
+from stemrepro.verdicts.effect import Untested
 from tests.made_up import made, write_arm, write_arms, write_scores
 
 BEST = {
@@ -85,16 +75,14 @@ def test_contrasts_at_both_rates(graveyard):
 
 def test_a_lead_is_in_percent_of_the_firsts_loss(graveyard):
     expected = 100 * np.array([0.3 / 4.0, 0.4 / 4.1, 0.3 / 4.2])
-    assert lead(graveyard(), "dense", "stem-full").differences == pytest.approx(expected)
+    assert comparison.lead(graveyard(), "dense", "stem-full").differences == pytest.approx(expected)
 
 
 def test_interaction_by_hand(catalog, tmp_path):
     """What the up-projection is worth without a table less what it is worth with one, at the scale and at a variant."""
     losses = {"dense": [3.0, 3.1], "up-removed": [3.2, 3.25], "stem-dagger-full": [2.7, 2.8], "stem-full": [2.8, 2.85]}
     for at, extra in (("", 0.0), ("@rung-1", 0.3)):
-        write_arms(
-            tmp_path, {f"{arm}{at}": {"prose": [value + extra for value in prose]} for arm, prose in losses.items()}
-        )
+        write_arms(tmp_path, {f"{arm}{at}": {"prose": [x + extra for x in prose]} for arm, prose in losses.items()})
     scores = made(catalog, "token_ladder", tmp_path)
     for settings in ({}, {"at": "rung-1"}):
         effect = interaction(scores, "dense", "up-removed", **settings)
@@ -112,8 +100,8 @@ def test_the_official_init_needs_both_arms_there(catalog, arms, tmp_path):
     write_arm(tmp_path, "stem-full@official-start", [3.0, 3.0, 3.0])
     write_arm(tmp_path, "dense@official-start", [3.5, 3.6, 3.7])
     scores = made(catalog, GRAVEYARD, tmp_path)
-    assert official(scores, "dense", "stem-full").differences == pytest.approx([0.5, 0.6, 0.7])
-    assert official(scores, "dense", "stem-frozen") is None
+    assert comparison.official(scores, "dense", "stem-full").differences == pytest.approx([0.5, 0.6, 0.7])
+    assert comparison.official(scores, "dense", "stem-frozen") is None
 
 
 def test_a_setting_is_that_of_the_bases_budget(catalog, tmp_path):
@@ -124,7 +112,7 @@ def test_a_setting_is_that_of_the_bases_budget(catalog, tmp_path):
 
 
 def test_a_memory_explains_less_than_three_quarters(graveyard):
-    failed = token_only_below_three_quarters
+    failed = comparison.token_only_below_three_quarters
     assert failed(graveyard()) is None  # 0.1 of 0.33
     assert "90% of the gap" in failed(graveyard(token_only=[3.73, 3.74, 3.93]))
     assert failed(graveyard(token_only=[3.7, 3.9, 3.8])) is None  # as much of the gap, and nothing that is shown
@@ -139,7 +127,7 @@ def test_rows_without_information_must_gain_no_more_than_counts(graveyard):
 
     def reason(m, **controls):
         names = tuple(name.replace("_", "-") for name in controls)
-        return no_gain_without_information(graveyard(names, **controls), m)
+        return comparison.no_gain_without_information(graveyard(names, **controls), m)
 
     frozen, shuffled = [3.971, 4.07, 4.169], [4.05, 4.15, 4.25]
     words = (
@@ -168,17 +156,7 @@ def test_a_task_that_the_scale_lacks_is_untested(graveyard, tmp_path):
     for arm in ("dense", "stem-full"):
         write_scores(tmp_path, "benchmarks", arm, 3, tasks={})
     with pytest.raises(Untested, match="this scale has no items of it"):
-        accuracy(scores, "dense", "stem-full", "held_out")
-
-
-def test_a_run_that_diverged_is_unmeasured(graveyard, tmp_path):
-    scores = graveyard()
-    write_arm(tmp_path, "stem-full", [3.7, 3.7, 3.9], diverged=(2,))
-    with pytest.raises(Unmeasured, match="stem-full diverged: the loss of seed 2 is NaN from step 15 on"):
-        loss(scores, "dense", "stem-full", "prose")
-    with pytest.raises(Unmeasured, match="stem-full diverged"):
-        token_only_below_three_quarters(scores)
-    assert loss(scores, "dense", "token-only", "prose").differences == pytest.approx([0.1, 0.1, 0.1])
+        comparison.accuracy(scores, "dense", "stem-full", "held_out")
 
 
 def test_an_arm_is_read_once_of_the_seeds_that_the_recipe_has(catalog, arms, tmp_path):

@@ -8,8 +8,7 @@ import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.recipe import Recipe
-from stemrepro.measures.items import ArmItems, Sample, absent, contrast, no_knowledge
-from stemrepro.verdicts.effect import Untested
+from stemrepro.measures.items import ArmItems, Sample, contrast, no_knowledge
 from tests.made_up import edit, grid, write_scores
 
 RECIPE = Recipe.model_validate({
@@ -129,8 +128,5 @@ def test_other_items_are_refused(arms, tmp_path):
         contrast(arms["stem-full"], other, "accuracy", "big")
 
 
-def test_a_task_that_the_scale_lacks_is_untested(arms):
-    absent(arms["dense"], "both")
-    with pytest.raises(Untested, match="this scale has no items of it"):
-        absent(arms["dense"], "elsewhere")
+def test_a_task_that_the_scale_lacks_is_nan(arms):
     assert np.isnan(contrast(arms["stem-full"], arms["dense"], "accuracy", "elsewhere").differences).all()

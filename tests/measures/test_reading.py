@@ -1,4 +1,4 @@
-"""Readers of an arm's tables and of studies: what is missing, cut off or not finite is named."""
+"""Readers of an arm's tables and of counts in a text: what is missing, cut off or not finite is named."""
 
 import numpy as np
 import pandas as pd

@@ -1,12 +1,14 @@
+from itertools import combinations
+
 import numpy as np
 import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.measures import scaling
 from stemrepro.measures.losses import arm_losses
-from stemrepro.measures.scaling import foretold, lost, rungs, token_multiplier, tokens, tokens_a_parameter, width
+from stemrepro.measures.scaling import agreement, foretold, rungs, token_multiplier, tokens, width
 from stemrepro.report.evidence import evidence_for
-from stemrepro.verdicts.effect import Unmeasured
+from stemrepro.verdicts.effect import Effect, Unmeasured
 from stemrepro.verdicts.rule import NOT_TESTED, steps
 from tests.made_up import made, write_arms
 
@@ -167,9 +169,9 @@ def test_a_gap_at_another_width_is_compared_after_as_many_tokens_per_parameter(b
     for wide in ("wide-rung-2", "wide-rung-3"):
         assert width(scores, "dense", "stem-full", wide).differences == pytest.approx([0.2] * 3, abs=1e-3)
     assert width(scores, "stem-full", "dense", "wide-rung-2").mean == pytest.approx(-0.2, abs=1e-3)
-    at = tokens_a_parameter(scores, 2.0)["wide-rung-2"]
+    at = scaling.tokens_a_parameter(scores, 2.0)["wide-rung-2"]
     points = 100 * ((0.3 + 0.01 * np.log2(at)) / 3.0 - (0.1 + 0.01 * np.log2(at)) / 2.7)
-    assert lost(scores, "dense", "stem-full", "wide-rung-2").mean == pytest.approx(points, abs=0.05)
+    assert scaling.lost(scores, "dense", "stem-full", "wide-rung-2").mean == pytest.approx(points, abs=0.05)
     variants = {name: asked for name, asked in scores.recipe.variants.items() if name != "rung-3"}
     recipe = scores.recipe.model_copy(update={"variants": variants})
     fewer = made(catalog.model_copy(update={"recipes": {LADDER: recipe}}), LADDER, tmp_path)
@@ -183,3 +185,42 @@ def test_a_ladder_is_of_the_seeds_that_all_rungs_have(build):
     scores = build({"dense": law})
     assert len(arm_losses(scores, "dense", "rung-1").seeds) == 5
     assert scaling.rung_losses(scores, "dense", "rung-1").seeds == [0, 1, 2]
+
+
+LAST = {"a": [3.0, 3.01, 3.02], "b": [2.0, 2.02, 2.01], "c": [2.0, 2.0, 2.03], "d": [1.0, 1.02, 1.01]}
+"""Losses at the last rung by arm: a > b, c > d; nothing is to tell between b and c."""
+
+
+def called(cheap, seeds, last=LAST):
+    """Agreement of a setting whose losses are given with the last rung."""
+    effects = [
+        [Effect(np.subtract(losses[high], losses[low])) for losses in (last, cheap)]
+        for high, low in combinations(cheap, 2)
+    ]
+    return agreement(effects, seeds)
+
+
+def test_a_setting_that_is_the_last_rung_agrees_with_it():
+    result = called(LAST, 3)
+    assert (result.pairs, result.same_sign, result.right, result.wrong) == (5, 1, 1, 0)
+
+
+def test_a_setting_with_all_signs_turned_is_wrong_in_all():
+    result = called({arm: [-loss for loss in losses] for arm, losses in LAST.items()}, 3)
+    assert (result.pairs, result.same_sign, result.right, result.wrong) == (5, 0, 0, 1)
+
+
+def test_every_choice_of_seeds_counts():
+    """Of the last seed alone the sign is wrong, so of three pairs of seeds two have it, and none is sure."""
+    early = {"a": [3.0, 3.0, 2.9], "b": [2.9, 2.7, 3.4]}
+    result = called(early, 2)
+    means = [np.mean([early["a"][s] - early["b"][s] for s in chosen]) for chosen in combinations(range(3), 2)]
+    assert result.same_sign == pytest.approx(np.mean([mean > 0 for mean in means]))
+    assert 0 < result.same_sign < 1
+    assert (result.pairs, result.right, result.wrong) == (1, 0, 0)
+
+
+def test_nothing_to_agree_on_is_nan():
+    result = called({"b": [1, 1, 1], "c": [2, 2, 2.1]}, 3)
+    assert result.pairs == 0
+    assert np.isnan(result.same_sign)

@@ -1,5 +1,4 @@
 import re
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -8,17 +7,7 @@ from scipy import stats
 from stemrepro.config.recipe import VariantRequest
 from stemrepro.config.scale import TunedSettings, Variant
 from stemrepro.measures import stability
-from stemrepro.measures.stability import (
-    blown_up,
-    coincidence,
-    learning_rate_limit,
-    rate,
-    rate_limit,
-    rate_sensitivity,
-    sensitivity,
-    short_runs,
-    spike_steps,
-)
+from stemrepro.measures.stability import learning_rate_limit, rate_sensitivity, short_runs, spike_steps
 from stemrepro.verdicts.effect import Unmeasured
 from tests.made_up import made, write_arms
 
@@ -36,11 +25,6 @@ def test_spikes_are_found_and_neighbours_are_one():
     assert spike_steps(loss).tolist() == [150, 300]  # the start doesn't count
 
 
-@pytest.mark.parametrize("steps", [10, 50, 51])
-def test_runs_too_short_for_a_spike_have_none(steps):
-    assert rate(np.ones((2, steps))).tolist() == [0, 0]
-
-
 @pytest.mark.parametrize("steps", [10, 50, 51, 700, 900])
 def test_spikes_are_those_of_the_definition_step_by_step(steps):
     """By another library's median absolute deviation; each of the 50 values before a step moves the limit at 5.2."""
@@ -52,6 +36,7 @@ def test_spikes_are_those_of_the_definition_step_by_step(steps):
         high[step] = bool(loss[step] > limit)
     expected = [step for step in range(1, steps) if high[step] and not high[step - 1]]
     assert spike_steps(loss).tolist() == expected
+    assert stability.rate(loss[None]) == pytest.approx(1000 * len(expected) / max(1, steps - max(50, steps // 10)))
     assert (len(expected) > 3) == (steps > 51)
 
 
@@ -61,34 +46,27 @@ def test_spikes_of_hard_batches_coincide_in_runs_of_the_same_seed():
     first[0, 150] += 3
     first[0, 300] += 3
     second[0, 151] += 3
-    assert coincidence(first, second) == (0.5, 0.0)
-    assert np.isnan(coincidence(np.stack([falling()]), second)).all()
+    assert stability.coincidence(first, second) == (0.5, 0.0)
+    assert np.isnan(stability.coincidence(np.stack([falling()]), second)).all()
 
 
-@dataclass
 class Ended:
     """Runs of two seeds that start at a loss and end at the given ones."""
 
-    ends: tuple
-    learning_rate: float
-    start: float = 7.0
-
-    @property
-    def steps(self):
-        loss = np.tile(np.array(self.ends)[:, None], (1, 20))
-        loss[:, 0] = self.start
-        return {"loss": loss}
-
-    @property
-    def summary(self):
-        return {"learning_rate": self.learning_rate, "training_entropy": 6.0}
+    def __init__(self, ends, learning_rate, start=7.0):
+        loss = np.tile(np.array(ends)[:, None], (1, 20))
+        loss[:, 0] = start
+        self.steps = {"loss": loss}
+        self.summary = {"learning_rate": learning_rate, "training_entropy": 6.0}
 
 
 def test_the_limit_is_where_the_end_crosses_token_frequencies():
     arm = [Ended((6.5, 7.0), 16.0), Ended((5.5, 6.5), 4.0), Ended((5.5, 7.0), 8.0)]
-    assert rate_limit(arm, 1.0) == pytest.approx([3.5, 2.0])  # half way between 8 and 16; at the first rate already
+    assert stability.rate_limit(arm, 1.0) == pytest.approx(
+        [3.5, 2.0]
+    )  # half way between 8 and 16; at the first rate already
     arm = [Ended((5.5, 5.5), 4.0), Ended((5.5, np.nan), 8.0)]
-    assert rate_limit(arm, 1.0) == pytest.approx([4.0, 3.0])  # never: one doubling on; NaN: at that rate
+    assert stability.rate_limit(arm, 1.0) == pytest.approx([4.0, 3.0])  # never: one doubling on; NaN: at that rate
 
 
 def test_sensitivity_is_the_mean_over_log_rates_less_the_best():
@@ -96,7 +74,7 @@ def test_sensitivity_is_the_mean_over_log_rates_less_the_best():
     arm = [Ended((5.0, 6.0), 8.0), Ended((4.0, 5.0), 1.0), Ended((3.0, 6.5), 2.0)]
     first = (0.5 * (4 + 3) * 1 + 0.5 * (3 + 5) * 2) / 3 - 3
     second = (0.5 * (5 + 6.5) * 1 + 0.5 * (6.5 + 6) * 2) / 3 - 5
-    assert sensitivity(arm) == pytest.approx([first, second])
+    assert stability.sensitivity(arm) == pytest.approx([first, second])
 
 
 @pytest.mark.parametrize(
@@ -111,7 +89,7 @@ def test_sensitivity_is_the_mean_over_log_rates_less_the_best():
     ],
 )
 def test_a_run_blows_up_where_it_ends_above_its_start_or_a_uniform_guess(end, start, vocab, expected):
-    assert blown_up(Ended((end,), 1.0, start), vocab).tolist() == [expected]
+    assert stability.blown_up(Ended((end,), 1.0, start), vocab).tolist() == [expected]
 
 
 WHOLE = {"loss": np.stack([falling(seed=0), falling(seed=1)]), "norm": np.stack([falling(seed=0), falling(seed=1)])}
@@ -151,16 +129,13 @@ def build(catalog, tmp_path):
             run = Ended(at, float(named[address.partition("@")[2]].learning_rate))
             series = run.steps | {"norm": run.steps["loss"]}
             tables[address] = {"series": series, **run.summary}
-        write_arms(
-            tmp_path, {name: {"prose": [1.0] * len(one["series"]["loss"]), **one} for name, one in tables.items()}
-        )
+        write_arms(tmp_path, {name: {"prose": [1.0] * len(of["series"]["loss"]), **of} for name, of in tables.items()})
         wanted = {}
         for address in (*ends, "stem-third@own-rate"):
             arm, _, variant = address.partition("@")
             wanted.setdefault(variant, []).append(arm)
-        recipe = catalog.recipes["training_stability"].model_copy(
-            update={"variants": {name: VariantRequest(arms=tuple(arms)) for name, arms in wanted.items()}}
-        )
+        requests = {name: VariantRequest(arms=tuple(arms)) for name, arms in wanted.items()}
+        recipe = catalog.recipes["training_stability"].model_copy(update={"variants": requests})
         more = catalog.model_copy(update={"variants": named, "recipes": {"training_stability": recipe}})
         return made(more, "training_stability", tmp_path, PAIR, learning_rate=1.0, tuned=BEST)
 
@@ -225,11 +200,7 @@ def test_where_nothing_blows_up_there_is_nothing_to_compare(build):
     [
         ((5.4, 5.5), 0.125, None),  # 0.55 below the entropy of 6
         ((5.55, 5.55), 0.125, "ends 0.45 to 0.45 nats .95%. below token frequencies; 0.5 are needed"),
-        (
-            (5.0, 5.0),
-            0.5,
-            r"no short run of dense at the common rate \(a variant with rate 1 and 0.125 of the tokens\)",
-        ),
+        ((5.0, 5.0), 0.5, r"no short run of dense at the common rate \(a variant with rate 1 and 0.125 of the tokens"),
         (None, 0.125, "no short run of dense at the common rate"),
     ],
 )
@@ -240,11 +211,8 @@ def test_dense_must_clear_token_frequencies_in_a_short_run(build, ends, tokens, 
 
 def test_a_short_run_differs_from_the_scale_in_rate_and_budget_alone(build):
     """The one at the common rate among them; not those of other budgets, widths and initialisations."""
-    variants = {
-        "rate-1": Variant(tokens=0.125),
-        "narrow": Variant(tokens=0.125, width=0.5),
-        "half": Variant(tokens=0.5),
-    }
+    eighth, narrow = Variant(tokens=0.125), Variant(tokens=0.125, width=0.5)
+    variants = {"rate-1": eighth, "narrow": narrow, "half": Variant(tokens=0.5)}
     scores = build({f"dense@{name}": (5.0, 5.0) for name in variants}, variants)
     assert list(short_runs(scores, "dense")) == ["rate-16", "rate-64", "rate-1"]
     assert list(short_runs(scores, "dense", clipped=False)) == ["rate-16", "rate-64", "rate-16-unclipped", "rate-1"]

@@ -21,11 +21,9 @@ def edits(first: int, seeds: int = 2, known: bool = True) -> dict[str, pd.DataFr
     case = {"case": [0], "source": "Chad", "target": "Peru", "relation": "capital", "lengths": "equal"}
     case |= {"source_tokens": 1, "target_tokens": 1, "ambiguous": False, "rare": True}
     trial = {"seed": range(seeds), "method": "rows", "case": 0, "success": True, "kept": False, "new": first / 100}
-    made = {
-        "cases": pd.DataFrame(case),
-        "edits": pd.DataFrame(trial | {"old": 0.5, "to_target": -0.1, "to_source": 2.0}),
-    }
-    return made | ({"known": pd.DataFrame({"seed": range(seeds), "case": 0, "known": True})} if known else {})
+    trial |= {"old": 0.5, "to_target": -0.1, "to_source": 2.0}
+    told = {"known": pd.DataFrame({"seed": range(seeds), "case": 0, "known": True})} if known else {}
+    return {"cases": pd.DataFrame(case), "edits": pd.DataFrame(trial), **told}
 
 
 def new_of(folder: Path, address: Address) -> list[float]:
@@ -122,10 +120,8 @@ TABLE = {
 
 
 def table() -> pd.DataFrame:
-    numbers = {"rows": [4, 4], "right": [1, 4], "share": [0.0, 1.0], "margin": [-3.5, 2.0]}
-    return pd.DataFrame(
-        {"variant": MAIN, "arm": "dense", "seed": [0, 1], "task": ["a", "b"], **numbers, "told": [True, False]}
-    )
+    place = {"variant": MAIN, "arm": "dense", "seed": [0, 1], "task": ["a", "b"], "told": [True, False]}
+    return pd.DataFrame(place | {"rows": [4, 4], "right": [1, 4], "share": [0.0, 1.0], "margin": [-3.5, 2.0]})
 
 
 def changed(column: str, value: object) -> pd.DataFrame:
@@ -150,7 +146,7 @@ def changed(column: str, value: object) -> pd.DataFrame:
     ],
 )
 def test_what_can_not_be_is_refused_with_file_row_and_reason(frame, reason):
-    assert store.checked(Path("made.parquet"), table(), TABLE).equals(table())
+    assert store.checked(Path("made.parquet"), table(), TABLE).equals(table()[[*store.PLACE, *TABLE]])
     with pytest.raises(UserError, match=rf"made\.parquet is missing or damaged \({reason}"):
         store.checked(Path("made.parquet"), frame, TABLE)
 

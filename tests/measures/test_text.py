@@ -20,9 +20,8 @@ def counts(catalog, tmp_path):
         for window in range(4)
         for n in (64, 256, 1024, 4096)
     ]
-    pd.DataFrame(rows, columns=["vocab", "source", "window", "length", "distinct"]).to_csv(
-        folder / "distinct.csv", index=False
-    )
+    distinct = pd.DataFrame(rows, columns=["vocab", "source", "window", "length", "distinct"])
+    distinct.to_csv(folder / "distinct.csv", index=False)
     rates = [
         (50000, source, requests, policy, 0.1, 5000, stretch, rate + 0.01 * stretch)
         for source, rate in (("a", 0.85), ("b", 0.7))
