@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -26,8 +26,7 @@ from stemrepro.verdicts.rule import TOO_EASY, TOO_SMALL
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True)
-class Condition:
+class Condition(NamedTuple):
     """What a claim's `requires` looks at.
 
     Attributes:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -28,8 +27,7 @@ CONTEXT_WORTH = 0.02
 """Nats that dense must gain from the first half for a context effect to be testable."""
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """Sums that an arm's mean loss is made of: nats [seeds, documents], of so many tokens of a source [documents]."""
 
     arm: str

@@ -4,8 +4,7 @@ A track is a variant of the recipe; the one that it compares at is the track of 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -29,8 +28,7 @@ WIDEST = 8.0
 """Widest FFN that is ranked, in widths of the model: twice the usual one. Wider ones are shapes that nobody trains."""
 
 
-@dataclass(frozen=True)
-class Standing:
+class Standing(NamedTuple):
     """One arm's place on a track.
 
     Attributes:

@@ -49,7 +49,7 @@ def _place(scores: Scores, at: str) -> tuple[float, int]:
     variants = _variants(scores)
     if at not in variants:
         raise unknown("rung", at, variants, scores.name)
-    return variants[at].width, rungs(scores, variants[at].width)[at]
+    return variants[at].width, variants[at].at(scores.scale).training.tokens
 
 
 def _tokens_at(scores: Scores, at: str) -> int:

@@ -7,7 +7,6 @@ doubling; it widens the interval where no model was trained.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import factorial
 from typing import Literal, NamedTuple
 
@@ -32,8 +31,7 @@ CURVATURE = 0.05
 """Prior standard deviation of q, in doublings of the lead per squared doubling of the width."""
 
 
-@dataclass(frozen=True)
-class SizeLaw:
+class SizeLaw(NamedTuple):
     """A fitted law.
 
     Attributes:

@@ -28,7 +28,7 @@ def test_files_are_parsed_again_after_a_change_alone(recipes):
     assert load().recipes["rivals"].title == "Others"
     file.rename(recipes / "others.yaml")
     assert list(load().recipes) == ["others"]
-    (recipes / "others.yaml").write_text(text.replace("metric: ", "metric: no-", 1))
+    (recipes / "others.yaml").write_text(text.replace("{loss: ", "{los: ", 1))
     for _ in range(2):
         with pytest.raises(UserError, match=r"recipes/others\.yaml: claim"):
             load()
