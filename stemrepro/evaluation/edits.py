@@ -117,8 +117,8 @@ def cases(atlas: Atlas, tokenizer: Tokenizer, pairs: int) -> list[Case]:
             prompts = {name: held_out_prompt(relation, name, TEMPLATE) for name in (source, target, third)}
             question, aim = (ask(tokenizer, prompts[name], name, answers[name, relation]) for name in (source, target))
             sentences = f"{prompts[source]} {answers[source, relation]}. {prompts[third]}"
-            beside = ask(tokenizer, sentences, source, answers[third, relation])
-            result.append(Case(source, target, relation, kind, question, aim, beside))
+            third_question = ask(tokenizer, sentences, source, answers[third, relation])
+            result.append(Case(source, target, relation, kind, question, aim, third_question))
     return result
 
 
