@@ -138,8 +138,8 @@ def success(scores: Scores, high: str, low: str, method: str, over: str | None =
     if not (edits.cases.equals(other.cases) and np.array_equal(*seeds)):
         whose = f"'{over}' of it" if over else f"that of {low}"
         raise UserError(f"'{method}' of {high} and {whose} have other cases or seeds")
-    points = (100 * one.values("success")[:count] for one in (edits, other))
-    return edits.shares(*points, edits.known[:count] & other.known[:count])
+    first, second = (100 * one.values("success")[:count] for one in (edits, other))
+    return edits.shares(first, second, edits.known[:count] & other.known[:count])
 
 
 def closer(scores: Scores, high: str, low: str, method: str) -> Effect:

@@ -18,7 +18,7 @@ def loss(
 
     At own rates it is of dense against STEM full alone: those of the other arms are not known.
     """
-    if own and not ({high, low} <= {"dense", "stem-full"} and source == "prose" and not frequency):
+    if own and not ({high, low} <= {"dense", "stem-full"} and source == "prose"):
         return None
     return comparison.loss(scores, high, low, source, frequency=frequency, own=own)
 

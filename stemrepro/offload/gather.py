@@ -13,7 +13,7 @@ else:
     WIDEST = 1024
     """Elements that one program copies."""
 
-    @triton.jit  # type: ignore[untyped-decorator]
+    @triton.jit
     def _gather(source: Any, ids: Any, target: Any, width: Any, BLOCK: tl.constexpr) -> None:
         place = tl.program_id(0).to(tl.int64)
         columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)

@@ -172,7 +172,7 @@ def draw_band(
 
 def note(axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], **looks: Any) -> None:
     """Write words next to a point, so many points of print off it."""
-    looks = {"textcoords": "offset points", "fontsize": SMALLEST, "va": "center"} | looks
+    looks = dict[str, Any](textcoords="offset points", fontsize=SMALLEST, va="center") | looks
     axes.annotate(words, at, offset, **looks)
 
 
