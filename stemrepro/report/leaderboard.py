@@ -11,34 +11,14 @@ from stemrepro.measures.catalog import load
 from stemrepro.measures.leaderboard import FLOPS, WIDEST, size
 from stemrepro.report.page_parts import LEADERBOARD, cell, folder_of, shown
 
-COLUMNS = {
-    "rank": "rank",
-    "best rank": "best_rank",
-    "worst rank": "worst_rank",
-    "ahead of the next": "ahead",
-    "lead": "lead_percent",
-    "shape": "shape",
-    "parameters": "parameters",
-    "active parameters": "active_parameters",
-    "FLOPs": "flops_per_token",
-    "bytes of rows": "row_bytes_per_token",
-    "step time": "step_time",
-}
+RANKED = ("rank", "best rank", "worst rank", "ahead of the next", "lead")
+COSTS = ("shape", "parameters", "active parameters", "FLOPs", "bytes of rows", "step time")
+NAMES = {"ahead of the next": "ahead", "lead": "lead_percent"}
+NAMES |= {"FLOPs": "flops_per_token", "bytes of rows": "row_bytes_per_token"}
+COLUMNS = {panel: NAMES.get(panel, panel.replace(" ", "_")) for panel in (*RANKED, *COSTS)}
 """Panels of data.csv, and their columns."""
-HEAD = (
-    "rank",
-    "method",
-    "published in",
-    "loss below dense's",
-    "ahead of the next",
-    "d_ff / width",
-    "parameters",
-    "active",
-    "FLOPs a token",
-    "bytes of rows",
-    "step time",
-    "seeds",
-)
+FOUND = ("rank", "method", "published in", "loss below dense's", "ahead of the next")
+HEAD = (*FOUND, "d_ff / width", "parameters", "active", "FLOPs a token", "bytes of rows", "step time", "seeds")
 INTRODUCTION = f"""# {{title}} At {{size}}
 
 Ways to give a token its own parameters, on the same text, tokens and seeds, each at the settings of its own study.

@@ -157,8 +157,8 @@ def write_pages(results: Path, scale: str | None = None) -> Path:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"cell": cell}
-    environment.filters |= {name: getattr(words, name) for name in ("ours", "paper", "source", "contrast", "evidence")}
+    filters = (cell, words.ours, words.paper, words.source, words.contrast, words.evidence)
+    environment.filters |= {function.__name__: function for function in filters}
     index, readme, question = map(environment.get_template, ("index.html.j2", "readme.md.j2", "question.md.j2"))
     atomic_write(out / "index.html", index.render(about))
     atomic_write(out / "README.md", readme.render(about))

@@ -1,6 +1,7 @@
 """What is written to results/<scale>/<recipe>/: figures, their data, and verdicts."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from matplotlib.figure import Figure
 
 from stemrepro.common.files import atomic_write, digest, json_text, read_json, sha256, write_json
 from stemrepro.common.provenance import provenance
+from stemrepro.config.paper import Paper
 from stemrepro.measures import store
 from stemrepro.measures.base import reads_text, study_of
 from stemrepro.measures.scores import Scores
@@ -55,6 +57,14 @@ def or_nan(metric: Callable[..., Effect], *settings: object, **named: object) ->
         return Effect(np.array([np.nan]))
 
 
+def _cells(paper: Paper) -> list[dict[str, Any]]:
+    return [
+        {"cell": name, "item": block.item, "title": block.title} | asdict(paper.cell(name))
+        for key, block in paper.blocks.items()
+        for name in (f"{key}/{row}/{column}" for row in block.rows for column in block.columns)
+    ]
+
+
 def run_inputs(scores: Scores) -> dict[str, Any]:
     """Return hashes of what a result follows from: settings and data of the runs, their seeds, and counts in the text.
 
@@ -76,7 +86,7 @@ def run_inputs(scores: Scores) -> dict[str, Any]:
         about = {"params_hash": digest(scores.scale.published), "data_hash": digest(tables)}
     else:
         shapes = {name: shape.model_dump() for name, shape in scores.catalog.shapes.items()}
-        about = {"params_hash": digest([list(scores.catalog.paper.listing()), shapes]), "data_hash": None}
+        about = {"params_hash": digest([_cells(scores.catalog.paper), shapes]), "data_hash": None}
     if reads_text(recipe):
         about["counts"] = {path.stem: sha256(path)[:12] for path in sorted((scores.folder / "text").glob("*.csv"))}
     if runs and (made := scores.folder / "made.json").exists():

@@ -58,28 +58,16 @@ def use_style(arms: dict[str, Arm]) -> None:
         before[arm.hue] += 1
     mpl.rcdefaults()  # whatever a matplotlibrc of the user says
     sns.set_theme(context="paper", style="ticks", font_scale=0.95)
-    mpl.rcParams.update(
-        {
-            "svg.hashsalt": "stemrepro",
-            "svg.fonttype": "none",
-            "pdf.fonttype": 42,
-            "figure.dpi": 100,
-            "savefig.dpi": 200,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.titleweight": "bold",
-            "axes.titlesize": "medium",
-            "axes.titlelocation": "left",
-            "legend.frameon": False,
-            "font.family": "DejaVu Sans",
-            "legend.fontsize": SMALLEST,
-            "legend.title_fontsize": SMALLEST,
-            "lines.linewidth": 1.1,
-            "lines.markersize": 4.5,
-            "errorbar.capsize": 2,
-            "figure.max_open_warning": 0,
-        }
-    )
+    mpl.rc("svg", hashsalt="stemrepro", fonttype="none")
+    mpl.rc("pdf", fonttype=42)
+    mpl.rc("figure", dpi=100, max_open_warning=0)
+    mpl.rc("savefig", dpi=200)
+    mpl.rc("font", family="DejaVu Sans")
+    mpl.rc("axes", titleweight="bold", titlesize="medium", titlelocation="left")
+    mpl.rc("axes.spines", top=False, right=False)
+    mpl.rc("legend", frameon=False, fontsize=SMALLEST, title_fontsize=SMALLEST)
+    mpl.rc("lines", linewidth=1.1, markersize=4.5)
+    mpl.rc("errorbar", capsize=2)
 
 
 def look(arm: str, hollow: bool = False, joined: bool = True) -> dict[str, Any]:
@@ -172,8 +160,8 @@ def draw_band(
 
 def note(axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], **looks: Any) -> None:
     """Write words next to a point, so many points of print off it."""
-    looks = dict[str, Any](textcoords="offset points", fontsize=SMALLEST, va="center") | looks
-    axes.annotate(words, at, offset, **looks)
+    plain: dict[str, Any] = {"textcoords": "offset points", "fontsize": SMALLEST, "va": "center"}
+    axes.annotate(words, at, offset, **plain | looks)
 
 
 def footer(figure: Figure, text: str) -> None:

@@ -28,13 +28,8 @@ CONTRADICTED = "contradicted"
 UNDECIDED = "undecided"
 NOT_TESTED = "not tested"
 VERDICTS = (SUPPORTED, CONTRADICTED, UNDECIDED, NOT_TESTED)
-NOT_ATTEMPTED, TOO_SMALL, TOO_SHORT, TOO_EASY, CONFOUNDED = (
-    "not attempted",
-    "model too small",
-    "runs too short",
-    "task too easy",
-    "confounded",
-)
+NOT_ATTEMPTED, CONFOUNDED = "not attempted", "confounded"
+TOO_SMALL, TOO_SHORT, TOO_EASY = "model too small", "runs too short", "task too easy"
 UNTESTED = (NOT_ATTEMPTED, TOO_SMALL, TOO_SHORT, TOO_EASY, CONFOUNDED)
 """Why claims aren't tested: nothing was run, dense can't do the task, training is too short to show it, dense leaves no
 room for a lead, or something else than the claim's contrast differs too."""

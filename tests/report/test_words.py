@@ -28,14 +28,7 @@ def test_evidence_names_seeds_another_method_and_the_error_between_items():
     ],
 )
 def test_exact_numbers_show_the_papers_digits_and_two_more(paper, half, result, texts):
-    made = row(
-        "a",
-        "supported",
-        kind="exact",
-        unit="u",
-        ours=result,
-        ci_low=None,
-        smallest_effect=half,
-        paper={"value": paper, "unit": "u", "source": "s", "confidence": "read"},
-    )
+    given = {"value": paper, "unit": "u", "source": "s", "confidence": "read"}
+    exact = {"kind": "exact", "unit": "u", "smallest_effect": half, "paper": given}
+    made = row("a", "supported", ours=result, ci_low=None, **exact)
     assert (words.paper(made), words.ours(made)) == texts
