@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from stemrepro.common.yaml_records import Positive, Strict, later
+from stemrepro.common.yaml_records import Fraction, Positive, Strict, later
 
 
 class Evaluation(Strict):
@@ -50,38 +50,44 @@ class PlannedReasoning:
     tasks: dict[str, str]
 
 
-class Geometry(Strict):
+@dataclass(frozen=True, kw_only=True)
+class Geometry:
     """How the vectors of a model are compared."""
 
-    tokens: Positive = Field(description="distinct tokens, one occurrence each, whose FFN vectors are compared")
-    bins: Positive = Field(description="bins of a density between cosines -1 and 1")
+    tokens: Positive  # distinct tokens, one occurrence each, whose FFN vectors are compared
+    bins: Positive  # of a density between cosines -1 and 1
 
 
-class Knowledge(Strict):
+@dataclass(frozen=True, kw_only=True)
+class Knowledge:
     """How a model is asked for facts, and how it is edited; of scales whose text is a mix of facts."""
 
-    pairs: Positive = Field(description="pairs of countries of each kind of lengths that are edited")
-    batch: Positive = Field(description="prompts at once")
+    pairs: Positive  # of countries, of each kind of lengths, that are edited
+    batch: Positive  # prompts at once
 
 
-class Recall(Strict):
+Several = Annotated[tuple[Positive, ...], Field(min_length=1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recall:
     """How recall in context is tested; of scales whose text is a mix of keys and values."""
 
-    pairs: tuple[Positive, ...] = Field(min_length=1, description="numbers of pairs")
-    lengths: tuple[Positive, ...] = Field(min_length=1, description="tokens of a document; at most a quarter are pairs")
-    documents: Positive = Field(description="of each number and length")
-    batch: Positive = Field(description="documents at once")
+    pairs: Several  # numbers of pairs
+    lengths: Several  # tokens of a document; a quarter of them at most are given pairs
+    documents: Positive  # of each number and length
+    batch: Positive  # documents at once
 
 
-class Haystack(Strict):
+@dataclass(frozen=True, kw_only=True)
+class Haystack:
     """How a needle is asked for; of scales whose text is a mix of needles."""
 
-    lengths: tuple[Positive, ...] = Field(min_length=1, description="tokens of what is read, the question with it")
-    depths: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field(
-        min_length=1, description="of the needle: 0 where the row begins, 1 before the question"
-    )
-    rows: Positive = Field(description="of each length and depth")
-    batch: Positive = Field(description="rows at once")
+    lengths: Several  # tokens of what is read, the question with it
+    # Of the needle: 0 where the row begins, 1 before the question.
+    depths: Annotated[tuple[Fraction, ...], Field(min_length=1)]
+    rows: Positive  # of each length and depth
+    batch: Positive  # rows at once
 
 
 class OfSomeScales(Strict):
