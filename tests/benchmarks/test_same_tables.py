@@ -7,7 +7,6 @@ import pandas as pd
 from benchmarks import same_tables
 from benchmarks.same_tables import adopt, difference
 from stemrepro.common.files import read_json, write_json
-from stemrepro.pipeline.study import KEY
 
 
 def test_values_decide_and_not_what_is_timed(tmp_path):
@@ -28,11 +27,9 @@ def test_tables_of_that_code_alone_are_kept(tmp_path, monkeypatch):
     for name, made_by in (("premise", "older"), ("edits", "another"), ("rows", None)):
         home = tmp_path / name
         write_json(home / "made.json", {name: made_by} if made_by else {})
-        (home / KEY).write_text(str(made_by))
         record = lambda home=home, name=name: write_json(home / "made.json", {name: "new"})  # noqa: E731
         steps.append(SimpleNamespace(name=name, home=home, key="new", record=record))
     monkeypatch.setattr(same_tables, "study_steps", lambda *_: steps)
     assert adopt("smollm2", dict.fromkeys(("premise", "edits", "rows"), "older")) == ["premise"]
     assert read_json(tmp_path / "premise/made.json") == {"premise": "new"}
-    assert (tmp_path / "premise" / KEY).read_text() == "new"
     assert read_json(tmp_path / "edits/made.json") == {"edits": "another"}

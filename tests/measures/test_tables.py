@@ -34,4 +34,3 @@ def test_at_own_rates_a_loss_is_of_dense_against_stem_on_prose_alone(catalog, tm
     scores = made(catalog, "table_design", tmp_path)
     for settings in (("stem-full", "stem-fast", "prose"), ("dense", "stem-full", "all")):
         assert tables.loss(scores, *settings, own=True) is None
-    assert tables.loss(scores, "dense", "stem-full", "prose", frequency="1-31", own=True) is None
