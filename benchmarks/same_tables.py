@@ -104,7 +104,8 @@ def test_make(llama, make_run, sample, catalog, tmp_path, monkeypatch):
     files = {f"xx/{name}.json": json.dumps(country(name, number)) for number, name in enumerate(NAMES)}
     held = {SOURCES["factbook"]["archive"]: files, BENCHMARKS: {scoreboard.MMLU: f"{json.dumps(MMLU)}\\n" * 4}}
     for archive in (archive for archive in pinned() if archive.name in held):
-        with zipfile.ZipFile(home / f"raw/{archive.stem}-py3-none-any.whl", "w") as wheel:
+        stem = archive.requirement.replace("-", "_").replace("==", "-")
+        with zipfile.ZipFile(home / f"raw/{stem}-py3-none-any.whl", "w") as wheel:
             for name, content in held[archive.name].items():
                 wheel.writestr(name, content)
     lines = [json.dumps(QUESTION | {"id": f"piqa/{number}"}) for number in range(4)]
