@@ -11,8 +11,10 @@ import torch
 from stemrepro.common import mkl_avx512
 from stemrepro.common.files import private_folder
 from stemrepro.model.block import attend_inside, documents_of, rotary_angles
+from stemrepro.model.ffn.experts import Experts
 from stemrepro.training.run import Run
 
+EXPERTS_FORWARD = Experts.forward
 MOST_GRAPHS = 256
 """Graphs of one function that a worker keeps; by default torch stops compiling it after 8."""
 
@@ -28,6 +30,7 @@ def compiled(function: Callable[..., Any], dynamic: bool = False) -> Callable[..
     torch.compiler.assume_constant_result(rotary_angles)
     for apart in (documents_of, attend_inside):  # other lengths in every batch
         setattr(sys.modules[apart.__module__], apart.__name__, torch.compiler.disable(apart))
+    Experts.forward = torch.compiler.disable(EXPERTS_FORWARD)  # type: ignore[method-assign]  # likewise their parts
     torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = MOST_GRAPHS
     return torch.compile(function, dynamic=dynamic)
 

@@ -16,7 +16,6 @@ class Experts(nn.Module):
         self.gate, self.up = nn.Parameter(torch.empty(inward)), nn.Parameter(torch.empty(inward))
         self.down = nn.Parameter(torch.empty(config.experts, config.width, config.ffn_width))
 
-    @torch.compiler.disable  # the parts have other sizes at every step, each of which would be compiled anew
     def forward(self, x: Tensor, expert: Tensor) -> Tensor:
         """Pass each input through its expert: x [n, width], expert [n] -> [n, width]. No input is dropped."""
         order = expert.argsort(stable=True)
