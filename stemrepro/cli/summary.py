@@ -62,8 +62,8 @@ def losses_of_scores(addresses: Iterable[Address], folder: Path) -> str:
     from stemrepro.measures import store
     from stemrepro.measures.losses import ArmLosses  # pandas: a second that training can do without
 
-    arms = {address: ArmLosses(folder, address) for address in addresses if address in store.scored(folder, "losses")}
-    losses = {address: arm.loss("prose").tolist() for address, arm in arms.items() if arm.scored}
+    arms = {address: ArmLosses(folder, address) for address in addresses if address in store.with_losses(folder)}
+    losses = {address: arm.loss("prose").tolist() for address, arm in arms.items()}
     return _wrapped(f"losses, in {folder}/; {MEANING}: {by_arm(losses)}")
 
 

@@ -81,7 +81,7 @@ def _record(scale: str, settings: Settings, made: dict[str, Any]) -> list[str]:
 
 def _scores(settings: Settings, folder: Path) -> list[str]:
     arm, seed = ArmLosses(folder, settings.address), settings.seed
-    if settings.address not in store.scored(folder, "losses"):
+    if settings.address not in store.with_losses(folder):
         return ["This run wasn't scored when it was exported (`stemrepro score`)."]
     if arm.summary["params_hash"] != settings.params_hash or seed not in arm.scored:
         return ["The scores at the time of the export are of other runs or settings than this one's; none are shown."]

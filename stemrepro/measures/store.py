@@ -135,6 +135,11 @@ def scored(folder: Path, kind: str) -> list[Address]:
     return [Address(variant, arm) for of, variant, arm in protocol(folder) if of == kind]
 
 
+def with_losses(folder: Path) -> list[Address]:
+    """Return the arms with validation losses: others have losses by step alone, or all their runs diverged."""
+    return [at for at in scored(folder, "losses") if about(folder, "losses", at)["lines"].get("losses")]
+
+
 def about(folder: Path, kind: str, address: Address) -> dict[str, Any]:
     """Return what is known of an arm's scores: hashes, seeds, costs, means; UserError where it has none."""
     known = protocol(folder)

@@ -36,8 +36,8 @@ def gap(arm: ArmLosses, reference: ArmLosses, shaped: bool = False) -> float | N
     Args:
         shaped: whether the arm has another shape, and so another width.
     """
-    known = reference.address in store.scored(reference.folder, "losses")
-    if not known or not reference.scored or other_plan(arm.folder, arm.address, reference.address, shaped):
+    known = reference.address in store.with_losses(reference.folder)
+    if not known or other_plan(arm.folder, arm.address, reference.address, shaped):
         return None
     try:
         first, second = paired(reference, arm)

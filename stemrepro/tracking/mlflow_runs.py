@@ -132,7 +132,7 @@ def track(scale: str, catalog: Catalog, names: Sequence[str] = ()) -> tuple[str,
         logging.getLogger(library).setLevel(logging.ERROR)
     title = os.environ.get("MLFLOW_EXPERIMENT_NAME") or f"stemrepro {scale}"
     folders = [path.parent for path in sorted((RUNS / scale).glob("*/*/seed*/config.yaml"))]
-    scored = [at for at in sorted(store.scored(SCORES / scale, "losses")) if ArmLosses(SCORES / scale, at).scored]
+    scored = sorted(store.with_losses(SCORES / scale))
     asked = {folder: at for folder in folders if str(at := Address(*folder.parts[-3:-1])) in names or not names}
     trained = {folder: settings for folder, at in asked.items() if (settings := read_config(folder)).address == at}
     for copy in [folder for folder in asked if folder not in trained]:

@@ -12,6 +12,7 @@ from stemrepro.common.files import locked
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.scores import Column
 from stemrepro.measures import store
+from tests.made_up import write_arm, write_scores
 
 DENSE, STEM = Address(MAIN, "dense"), Address("wide", "stem-full")
 
@@ -183,3 +184,11 @@ def test_a_damaged_protocol_is_named(tmp_path, about):
     pd.read_parquet(path).assign(about=about).to_parquet(path)
     with pytest.raises(UserError, match=r"protocol\.parquet is missing or damaged \(an 'about' is no JSON object"):
         store.key_of(tmp_path, "edits", DENSE)
+
+
+def test_losses_by_step_alone_are_no_validation_losses(tmp_path):
+    write_arm(tmp_path, "dense", (1.0, 2.0))
+    steps = pd.DataFrame({"seed": [0], "step": [1], "loss": [2.0], "norm": [1.0]})
+    write_scores(tmp_path, "losses", "dense@rate-4", 1, {"steps": steps})
+    assert store.with_losses(tmp_path) == [Address(MAIN, "dense")]
+    assert Address("rate-4", "dense") in store.scored(tmp_path, "losses")
