@@ -104,7 +104,9 @@ class ArmTasks(ArmScores):
 
     @cached_property
     def seeds(self) -> np.ndarray:
-        """Numbers of the seeds [seeds]."""
+        """Numbers of the seeds [seeds]; they are counted where the scale has no items, and so no lines."""
+        if not self.summary["tasks"]:
+            return np.arange(self.summary["seeds"] - len(self.diverged))
         return self.lines(self.kind)["seed"].unique()
 
     def by_item(self, task: str, field: str) -> np.ndarray:
