@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from stemrepro.model.cache import Cache
 from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
 from stemrepro.model.ffn.base import ffn_class
-from stemrepro.model.memory.base import Memory
 
 LONG = 4096
 """From so many tokens a sequence on, attention goes document by document: a mask [T, T] would take 16 MB and more."""
@@ -129,15 +128,11 @@ class Attention(nn.Module):
     """Causal grouped-query attention with rotary positions.
 
     In `value_layers` a table row is added to the values: v = W_v x + U[token], U [vocab, kv_heads x head_width]
-    (value embeddings). A memory may change them, too.
+    (value embeddings).
     """
 
-    memory: Memory | None
-
-    def __init__(self, config: ModelConfig, layer: int, memory: Memory | None) -> None:
+    def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
-        object.__setattr__(self, "memory", memory)  # not registered: the decoder has it, once for all layers
-        self.place = config.memory_layers.index(layer) if memory else 0
         self.layer, self.head_width, self.grouped = layer, config.head_width, config.heads != config.kv_heads
         self.query = nn.Linear(config.width, config.heads * config.head_width, bias=False)
         self.key = nn.Linear(config.width, config.kv_heads * config.head_width, bias=False)
@@ -151,8 +146,7 @@ class Attention(nn.Module):
 
     def values(self, x: Tensor, tokens: Tensor) -> Tensor:
         """Return the values of all heads: x [B, T, D], tokens [B, T] -> [B, T, K x E]."""
-        values = self.value(x) if self.table is None else self.value(x) + self.table(tokens)
-        return values if self.memory is None else self.memory.values(self.place, values, x, tokens)
+        return self.value(x) if self.table is None else self.value(x) + self.table(tokens)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Attend: x [B, T, D] -> [B, T, D]."""
@@ -172,21 +166,18 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """One pre-norm layer: attention, then the layer's FFN; a memory may add rows before, inside and after it."""
+    """One pre-norm layer: attention, then the layer's FFN."""
 
-    def __init__(self, config: ModelConfig, layer: int, memory: Memory | None = None) -> None:
+    def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
         self.attention_norm = nn.RMSNorm(config.width, config.norm_eps)
-        self.attention = Attention(config, layer, memory)
+        self.attention = Attention(config, layer)
         self.ffn_norm = nn.RMSNorm(config.width, config.norm_eps)
         self.ffn = ffn_class(config.ffn_of(layer))(config)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Apply the layer: x [B, T, D] -> [B, T, D]."""
-        memory, place = self.attention.memory, self.attention.place
-        if memory is not None:
-            x = memory.before(place, x, context.tokens)
         x = x + self.attention(self.attention_norm(x), context)
         read = context.embedded if self.ffn.reads_embedding else x
         x = x + self.ffn(self.ffn_norm(read), context.tokens)
-        return x if memory is None else memory.after(place, x, context.embedded, context.tokens)
+        return x

@@ -18,6 +18,7 @@ from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.base import FFN, is_table
 from stemrepro.model.loss import losses_in_parts, token_losses
 from stemrepro.model.memory.base import Memory, memory_class
+from stemrepro.model.memory.blocks import MemoryBlock
 from stemrepro.model.names import OWN_FILE
 from stemrepro.model.pairs import PairInput
 
@@ -31,8 +32,12 @@ class Decoder(nn.Module):
         self.embedding = nn.Embedding(config.vocab, config.width)
         self.pairs = PairInput(config) if config.pair_rows else None
         self.memory = memory_class(config.memory)(config) if config.memory else None
-        places = config.memory_layers
-        blocks = [Block(config, n, self.memory if n in places else None) for n in range(config.layers)]
+        blocks = [
+            Block(config, layer)
+            if self.memory is None or layer not in config.memory_layers
+            else MemoryBlock(config, layer, self.memory)
+            for layer in range(config.layers)
+        ]
         self.blocks = nn.ModuleList(blocks)
         if config.table_shared:
             owner, *others = (blocks[layer].ffn for layer in config.replaced_layers)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
+from stemrepro.common.errors import UserError
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.model.ffn.base import is_table, table_parameters
 from stemrepro.model.transformer import Decoder, build
@@ -18,6 +19,12 @@ from stemrepro.training.optimizers import carry, make_optimizer, state_by_name
 from stemrepro.training.run import Run
 from stemrepro.training.schedule import schedule_factor
 from stemrepro.training.table_adamw import clip, sparse_gradients
+
+MOST_EPOCHS = 4
+"""Up to so many, repeated text teaches nearly as much as new text (Muennighoff et al. 2023).
+
+Beyond them arms differ in what they memorise.
+"""
 
 
 def mean_loss(model: Decoder, batch: Tensor, at_once: int | None = None) -> Tensor:
@@ -43,6 +50,23 @@ class Batches(IterableDataset[Tensor]):
         while True:
             yield self.text.batch(self.seed, k, self.size)
             k += self.every
+
+
+def epochs(run: Run, text: TokenBlocks) -> float:
+    """Return how many times a run passes over its training text, with the run that it resumes from.
+
+    UserError: more than 4 times.
+    """
+    planned = run.training.tokens + (run.init_from.tokens if run.init_from else 0)
+    available = text.count * text.length
+    if planned > MOST_EPOCHS * available:
+        raise UserError(
+            f"{run}: {planned:,} training tokens are {planned / available:.1f} passes over the {available:,} tokens of "
+            f"{text.path}, and more than {MOST_EPOCHS} are refused; plan {MOST_EPOCHS * available:,} tokens or fewer "
+            "for it (training.tokens of its scale, times tokens of its variant), or take a larger mix of "
+            "recipes/mixes.yaml"
+        )
+    return planned / available
 
 
 class LanguageModule(L.LightningModule):

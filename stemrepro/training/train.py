@@ -12,24 +12,16 @@ import torch
 from safetensors.torch import save as to_bytes
 
 from stemrepro.common import mkl_avx512
-from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest, write_json
 from stemrepro.common.provenance import provenance
-from stemrepro.data.blocks import TokenBlocks
 from stemrepro.training import devices
 from stemrepro.training.callbacks import Diverged, Recorder, Report
 from stemrepro.training.checkpoint import AtomicCheckpointIO, newest, stable_phase_of
 from stemrepro.training.compiling import compiles
 from stemrepro.training.folder import claimed
-from stemrepro.training.module import LanguageModule
+from stemrepro.training.module import LanguageModule, epochs
 from stemrepro.training.retrofit_rows import beginning
 from stemrepro.training.run import Run
-
-MOST_EPOCHS = 4
-"""Up to so many, repeated text teaches nearly as much as new text (Muennighoff et al. 2023).
-
-Beyond them arms differ in what they memorise.
-"""
 
 
 def train(
@@ -68,23 +60,6 @@ def train(
         recorder.write_rows()
         about = {"resumed_from": start and start.name, "compiled": compiled, "mkl_avx512": mkl_avx512.in_force()}
         finish(run, module, diverged, about | {"epochs": round(passes, 4)}, started)
-
-
-def epochs(run: Run, text: TokenBlocks) -> float:
-    """Return how many times a run passes over its training text, with the run that it resumes from.
-
-    UserError: more than 4 times.
-    """
-    planned = run.training.tokens + (run.init_from.tokens if run.init_from else 0)
-    available = text.count * text.length
-    if planned > MOST_EPOCHS * available:
-        raise UserError(
-            f"{run}: {planned:,} training tokens are {planned / available:.1f} passes over the {available:,} tokens of "
-            f"{text.path}, and more than {MOST_EPOCHS} are refused; plan {MOST_EPOCHS * available:,} tokens or fewer "
-            "for it (training.tokens of its scale, times tokens of its variant), or take a larger mix of "
-            "recipes/mixes.yaml"
-        )
-    return planned / available
 
 
 def make_trainer(run: Run, recorder: Recorder, compiled: bool) -> L.Trainer:

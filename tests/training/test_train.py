@@ -21,10 +21,10 @@ from stemrepro.pipeline.runs import with_prefixes
 from stemrepro.training import callbacks
 from stemrepro.training import run as runs
 from stemrepro.training.compiling import compiled, compiler_works
-from stemrepro.training.module import Batches, LanguageModule
+from stemrepro.training.module import Batches, LanguageModule, epochs
 from stemrepro.training.optimizers import Chain
 from stemrepro.training.schedule import schedule_factor
-from stemrepro.training.train import epochs, train
+from stemrepro.training.train import train
 from tests.conftest import quiet, retrained, written
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_losses.json").read_text())

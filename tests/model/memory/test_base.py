@@ -10,6 +10,7 @@ from stemrepro.model.config import ModelConfig, layers_of
 from stemrepro.model.cost import flops_per_token, parameter_counts, row_elements
 from stemrepro.model.ffn.base import table_parameters
 from stemrepro.model.memory.base import memories
+from stemrepro.model.memory.blocks import MemoryBlock
 from stemrepro.model.needs import check
 from stemrepro.model.transformer import Decoder, build
 
@@ -51,9 +52,10 @@ def test_a_token_reads_as_many_elements_as_counted(name):
 @pytest.mark.parametrize("name", memories())
 def test_the_layers_of_a_memory_are_its_places_in_their_order(name):
     shape = config(name)
-    parts = [block.attention for block in Decoder(shape).blocks]
-    assert tuple(layer for layer, part in enumerate(parts) if part.memory) == shape.memory_layers
-    assert [part.place for part in parts if part.memory] == [*range(len(shape.memory_layers))]
+    parts = {n: block for n, block in enumerate(Decoder(shape).blocks) if isinstance(block, MemoryBlock)}
+    assert tuple(parts) == shape.memory_layers
+    assert [block.place for block in parts.values()] == [*range(len(shape.memory_layers))]
+    assert [block.attention.place for block in parts.values()] == [*range(len(shape.memory_layers))]
 
 
 @pytest.mark.parametrize("name", memories())
