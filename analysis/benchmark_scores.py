@@ -105,8 +105,8 @@ def draw_accuracy(axes: Axes, data: pd.DataFrame, recipe: Recipe) -> None:
         good = accuracies.loc["dense", "value"] >= limit
         floor = textwrap.fill(f"{floors.idxmax().removeprefix('the ')} {floors.max():.0f}%", 15)
         why = "testable" if good else f"not testable:\n{floor}"
-        beside = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": SMALLEST}
-        axes.text(1.01, place, why, color="black" if good else "#707070", **beside)
+        looks = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": SMALLEST}
+        axes.text(1.01, place, why, color="black" if good else "#707070", **looks)
     cut = data[(data["panel"] == "truncated") & (data["value"] > 0)].set_index("what")["value"]
     labels = [
         textwrap.fill(recipe.tasks[task].label + (f" ({cut[task]:.0f}% of prompts cut)" if task in cut else ""), 18)
