@@ -97,8 +97,11 @@ def nearest(
     while size(of(high)) <= aim:
         low, high = high, 2 * high
     while high - low > 1:  # size(low) <= aim < size(high)
-        middle = (low + high) // 2
-        low, high = (middle, high) if size(of(middle)) <= aim else (low, middle)
+        under, over = size(of(low)), size(of(high))
+        line = low + (aim - under) * (high - low) // (over - under)  # most sizes are linear: then `low` is there
+        for middle in (line, line + 1, (low + high) // 2):
+            if low < middle < high:
+                low, high = (middle, high) if size(of(middle)) <= aim else (low, middle)
     return min(of(low), of(high), key=lambda config: abs(size(config) - aim))
 
 

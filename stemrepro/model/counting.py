@@ -5,7 +5,7 @@ import the compiler's, which takes a second.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -87,11 +87,15 @@ def _ffn_cost(name: str, shape: ModelConfig) -> Cost:
     return _count_on_meta(ffn_class(name), "ffn", shape)
 
 
-@cache
 def memory_cost(config: ModelConfig) -> Cost:
     """Return the cost of a model's memory outside of its FFNs; nothing where it has none."""
     if not config.memory:
         return Cost()
+    return _memory_cost(replace(config, ffn_width=1))  # no memory hangs on it
+
+
+@cache
+def _memory_cost(config: ModelConfig) -> Cost:
     return _count_on_meta(memory_class(config.memory), "memory", config)
 
 
