@@ -78,14 +78,14 @@ def checked(path: Path, frame: pd.DataFrame, table: Table) -> pd.DataFrame:
     return frame[[*PLACE, *table]]
 
 
-def _load(path: Path) -> pd.DataFrame:
+def _load(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
+    """Read a table, or some columns of it, unchecked."""
     import pandas as pd  # a third of a second that reading recipes can do without
 
     try:
-        frame = pd.read_parquet(path)
+        return pd.read_parquet(path, columns=columns)
     except Exception as error:  # pyarrow and the system have many of their own
         raise damaged(path, error) from error
-    return checked(path, frame, TABLES[path.stem])
 
 
 def _stamped(path: Path) -> tuple[Path, int, int]:
@@ -100,7 +100,8 @@ def _stamped(path: Path) -> tuple[Path, int, int]:
 @lru_cache(maxsize=128)
 def _read(stamped: tuple[Path, int, int]) -> tuple[pd.DataFrame, dict[tuple[str, str], np.ndarray]]:
     """Return a table, and the numbers of the rows of each variant and arm."""
-    frame = _load(stamped[0])
+    path = stamped[0]
+    frame = checked(path, _load(path), TABLES[path.stem])
     return frame, {place: np.asarray(rows) for place, rows in frame.groupby(list(PLACE), sort=False).indices.items()}
 
 
@@ -164,7 +165,8 @@ def lines(folder: Path, kind: str, address: Address, name: str) -> pd.DataFrame:
 def _replace(path: Path, address: Address, new: pd.DataFrame | None, kind: str = "") -> None:
     """Write a table with new lines, or none, in place of an arm's; of the protocol in place of its row of a kind.
 
-    Both are checked. What is read is not remembered: a version per arm would fill the memory.
+    The new ones are checked already, and the others where they are read. Nothing is remembered: a version per arm would
+    fill the memory.
     """
     import pandas as pd
     import pyarrow as pa
@@ -172,13 +174,13 @@ def _replace(path: Path, address: Address, new: pd.DataFrame | None, kind: str =
 
     parts = [] if new is None else [new]
     if path.exists():
-        old = _load(path)
-        gone = (old["variant"] == address.variant) & (old["arm"] == address.arm)
+        places = _load(path, [*PLACE, "kind"] if kind else [*PLACE])
+        gone = (places["variant"] == address.variant) & (places["arm"] == address.arm)
         if kind:
-            gone &= old["kind"] == kind
+            gone &= places["kind"] == kind
         if new is None and not gone.any():
             return
-        parts.insert(0, old[~gone])
+        parts.insert(0, _load(path)[~gone])
     if not parts:
         return
     filled = [frame[[*PLACE, *TABLES[path.stem]]] for frame in parts if len(frame)] or parts[:1]
