@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
@@ -124,7 +125,7 @@ def restore() -> None:
     atomic_write(EXCLUDED, "".join(line for line in kept if line not in IGNORED))
 
 
-def rehearse(folder: Path, python: str, laid_out: Path = LAID_OUT, minutes: float = 9) -> int:
+def rehearse(folder: Path, python: str, laid_out: Path = LAID_OUT, minutes: float = 9, only: Sequence[str] = ()) -> int:
     """Run the job on the processor in a copy of what travels -> its exit code; its results are in `folder`/out."""
     if folder.exists():
         raise UserError(f"{folder} exists; name a new folder for the copy")
@@ -136,6 +137,7 @@ def rehearse(folder: Path, python: str, laid_out: Path = LAID_OUT, minutes: floa
         shutil.copy(path, folder / place)
     environment = os.environ | {"PYTHONPATH": str(hide_lacking(folder.absolute() / ".gpu/hidden")) if own else ""}
     command = [python, "-m", "benchmarks.gpu_job", "out", "--minutes", str(minutes), "--device", "cpu"]
+    command += ["--only", *only] if only else []
     return subprocess.run(command, cwd=folder, env=environment).returncode
 
 

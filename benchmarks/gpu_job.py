@@ -1,6 +1,6 @@
 """What one GPU shows in ten minutes: sections with deadlines, each a part of benchmarks/gpu_part.py.
 
-    python -m benchmarks.gpu_job OUT [--minutes 9] [--device cpu]
+    python -m benchmarks.gpu_job OUT [--minutes 9] [--device cpu] [--only training scores]
 
 Run it in a folder that benchmarks/gpu_day.py made ready. A section is a group of processes, ended at its deadline. OUT
 gets, as soon as known: about.json (device, driver, versions), sections.jsonl (how each ended, its last words),
@@ -19,6 +19,7 @@ import sys
 import tarfile
 import tempfile
 import time
+from collections.abc import Container
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
@@ -44,8 +45,8 @@ class Section(NamedTuple):
     environment: dict[str, str] = {}  # noqa: RUF012
 
 
-def sections(device: str, scale: str, out: Path) -> list[Section]:
-    """Return the sections in their order; what comes last is dropped first."""
+def sections(device: str, scale: str, out: Path, only: Container[str] = ()) -> list[Section]:
+    """Return the sections, or those that are named, in their order; what comes last is dropped first."""
     slower = 1 if device == "cuda" else 4
 
     def part(name: str, what: str, seconds: float, least: float = 0.0, **fields: bool | dict[str, str]) -> Section:
@@ -53,7 +54,7 @@ def sections(device: str, scale: str, out: Path) -> list[Section]:
         return Section(name, command, slower * seconds, least, **fields)
 
     three, four = {"TORCHINDUCTOR_COMPILE_THREADS": "5"}, {"OMP_NUM_THREADS": "4"}  # three runs on 16 cores
-    return [
+    every = [
         part("ceilings", "ceilings", 75),
         part("modules", "modules", 65),
         part("speeds", "training", 80, 40),
@@ -66,6 +67,7 @@ def sections(device: str, scale: str, out: Path) -> list[Section]:
         part("wider's scores", "score --variant width-384", 40, 10, packs=True),
         part("serving at 1B", "serving --shape llama-3.2-1b", 60, 30),
     ]
+    return [section for section in every if not only or section.name in only]
 
 
 def lay_out() -> dict[str, str]:
@@ -157,11 +159,13 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--minutes", type=float, default=9)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    names = [section.name for section in sections("cpu", "", Path())]
+    parser.add_argument("--only", nargs="+", choices=names, default=(), metavar="SECTION", help=", ".join(names))
     given = parser.parse_args()
     scale, out = "gpu" if given.device == "cuda" else "gpu-smoke", given.out.absolute()
     if (out / "sections.jsonl").exists():
         sys.exit(f"{given.out} holds another sitting; name another folder")
-    sys.exit(0 if work(out, sections(given.device, scale, out), scale, given.minutes) else 1)
+    sys.exit(0 if work(out, sections(given.device, scale, out, given.only), scale, given.minutes) else 1)
 
 
 if __name__ == "__main__":

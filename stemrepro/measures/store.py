@@ -165,8 +165,8 @@ def lines(folder: Path, kind: str, address: Address, name: str) -> pd.DataFrame:
 def _replace(path: Path, address: Address, new: pd.DataFrame | None, kind: str = "") -> None:
     """Write a table with new lines, or none, in place of an arm's; of the protocol in place of its row of a kind.
 
-    The new ones are checked already, and the others where they are read. Nothing is remembered: a version per arm would
-    fill the memory.
+    The new ones are checked already, and the others before they are written again. Nothing is remembered: a version per
+    arm would fill the memory.
     """
     import pandas as pd
     import pyarrow as pa
@@ -180,7 +180,7 @@ def _replace(path: Path, address: Address, new: pd.DataFrame | None, kind: str =
             gone &= places["kind"] == kind
         if new is None and not gone.any():
             return
-        parts.insert(0, _load(path)[~gone])
+        parts.insert(0, checked(path, _load(path), TABLES[path.stem])[~gone])
     if not parts:
         return
     filled = [frame[[*PLACE, *TABLES[path.stem]]] for frame in parts if len(frame)] or parts[:1]

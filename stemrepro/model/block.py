@@ -20,7 +20,10 @@ LONG = 4096
 
 
 def rotary_angles(length: int, head_width: int, base: float, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return cosines and sines of the rotary positions, each [length, head_width]; made once per length and device."""
+    """Return cosines and sines of the rotary positions, each [length, head_width]; made once per length and device.
+
+    A function of its own around the cache: training.compiling has the compiler take its result as a constant.
+    """
     return _angles(length, head_width, base, device)
 
 
@@ -58,7 +61,10 @@ class Documents:
 
 
 def documents_of(tokens: Tensor) -> Documents:
-    """Return the documents of sequences [B, T]; a sequence's end ends its last one, too."""
+    """Return the documents of sequences [B, T]; a sequence's end ends its last one, too.
+
+    training.compiling keeps this function and the next out of compiled graphs.
+    """
     ends = tokens == END_OF_DOCUMENT
     ends[:, -1] = True
     places = ends.flatten().nonzero().flatten()
@@ -85,7 +91,7 @@ class Context:
 
     Attributes:
         tokens: [B, T].
-        embedded: their input embeddings [B, T, D].
+        embedded: their input embeddings [B, T, D], before pairs and a memory add to them.
         cos, sin: of their positions, [T, E] or [B, 1, T, E].
         mask: bool [B, 1, T, T + cached tokens], True where attention is allowed; documents that don't see each other;
             or None for plain causal attention.

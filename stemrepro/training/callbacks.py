@@ -27,7 +27,7 @@ Report = Callable[[int, float, float], None]
 
 
 class Diverged(Exception):
-    """A loss, gradient or weight of the step `step` is NaN or infinite."""
+    """A loss or weight of the step `step` is NaN or infinite, or the gradient of what is no table."""
 
     def __init__(self, step: int) -> None:
         super().__init__(step)
@@ -35,7 +35,7 @@ class Diverged(Exception):
 
 
 def step_row(trainer: L.Trainer, module: LanguageModule, losses: list[Tensor]) -> dict[str, Any]:
-    """Return step, tokens so far, loss, rate and gradient norm of the step that has just been made.
+    """Return step, tokens so far, loss, rate and gradient norm (without tables) of the step that has just been made.
 
     The losses are its micro-batches'; Lightning has divided each by their number.
     """
@@ -95,6 +95,7 @@ class Recorder(L.Callback):
     def on_train_batch_end(self, trainer: L.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Act once per optimiser step, after its last micro-batch; Diverged: see `check_finite`."""
         parts = trainer.accumulate_grad_batches
+        # Lightning makes a mapping of a bare loss, and has divided "loss" alone by the number of micro-batches.
         self.losses.append(outputs["loss"].detach() - outputs.get("load_balancing_loss", 0.0) / parts)
         if len(self.losses) < parts:
             return

@@ -108,7 +108,7 @@ class LanguageModule(L.LightningModule):
         With `tables: anew` tables stay as they were drawn, and the optimiser has no state of them.
 
         Args:
-            checkpoint: what `beginning_of` gives.
+            checkpoint: what `beginning` gives.
         """
         kept = {name.removeprefix("model."): value for name, value in checkpoint["state_dict"].items()}
         states = state_by_name(checkpoint["optimizer_states"][0])
@@ -119,7 +119,7 @@ class LanguageModule(L.LightningModule):
         self.carried = states
 
     def on_train_batch_start(self, batch: Tensor, batch_idx: int) -> None:
-        """Tell every FFN that a step begins; its random stream is named by seed, step and layer."""
+        """Tell every FFN that a micro-batch begins; the random stream is named by seed, step and layer."""
         for layer, ffn in enumerate(self.model.ffns):
             ffn.start_step(f"{self.run.seed}:{self.global_step}:{layer}")
 
@@ -150,7 +150,7 @@ class LanguageModule(L.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip tables and all else separately, each to the same norm (official code); keep the norm of all else."""
+        """Clip tables and all else separately, each to the same norm (official code); rows log the norm of all else."""
         training = self.run.training
         others = [parameter for name, parameter in self.model.named_parameters() if not is_table(name)]
         self.gradient_norm = torch.nn.utils.clip_grad_norm_(others, training.clip).detach()

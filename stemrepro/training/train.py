@@ -49,7 +49,7 @@ def train(
             report(run.training.steps, float("nan"), 0.0)
             return
         started, compiled = time.monotonic(), compiles(run)
-        torch.manual_seed(run.seed)  # nothing draws from it yet
+        torch.manual_seed(run.seed)  # weights are drawn by name (`initialise`), not from it; checkpoints keep its state
         module, recorder = LanguageModule(run, compiled), Recorder(run, report, on_eval)
         passes = epochs(run, module.text)
         trainer = make_trainer(run, recorder, compiled)

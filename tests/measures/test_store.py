@@ -177,6 +177,18 @@ def test_lines_that_are_missing_are_refused_and_a_table_that_is_gone_is_not_up_t
     assert new_of(tmp_path, DENSE) == [0.1] * 2
 
 
+def test_an_arm_is_not_written_next_to_another_whose_lines_are_damaged(tmp_path):
+    store.write(tmp_path, "edits", DENSE, "k1", {}, edits(10))
+    path = tmp_path / "edits.parquet"
+    whole = pd.read_parquet(path)
+    for damaged in (whole.assign(new=float("nan")), whole.drop(columns="new"), pd.concat([whole, whole])):
+        damaged.to_parquet(path)
+        before = path.read_bytes()
+        with pytest.raises(UserError, match=r"edits\.parquet is missing or damaged"):
+            store.write(tmp_path, "edits", Address("main", "stem-full"), "k1", {}, edits(10))
+        assert path.read_bytes() == before
+
+
 @pytest.mark.parametrize("about", ["", "[]", "3", '{"seeds": '])
 def test_a_damaged_protocol_is_named(tmp_path, about):
     store.write(tmp_path, "edits", DENSE, "k1", {}, edits(10))

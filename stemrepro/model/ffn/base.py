@@ -28,7 +28,8 @@ def matrix(inputs: int, outputs: int) -> nn.Linear:
 class FFN(nn.Module):
     """One layer's feed-forward network: forward(x [batch, seq, width], tokens [batch, seq]) -> [batch, seq, width].
 
-    Each method is a task of a network other than its forward pass, with a default that does nothing.
+    Each method is a task of a network other than its forward pass, with a default that does nothing. An attribute
+    `table`, an nn.Embedding, is a token table, with its own start, clipping and learning rate (see `is_table`).
 
     Attributes:
         needs: fields of ModelConfig that it needs (set by `ffn`, as the next two).
@@ -59,7 +60,10 @@ class FFN(nn.Module):
         """Prepare a run before its first step; `frequencies` counts each token of its text, int64 [vocab]."""
 
     def start_step(self, stream: str) -> None:
-        """Prepare a training step; `stream` names the random stream of this seed, step and layer."""
+        """Prepare a micro-batch of training; `stream` names the random stream of this seed, step and layer.
+
+        All micro-batches of a step name the same one.
+        """
 
     def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor | None:
         """Return W_u x, or what stands in its place, [n, ffn_width]; None where nothing does."""

@@ -17,7 +17,10 @@ class Experts(nn.Module):
         self.down = nn.Parameter(torch.empty(config.experts, config.width, config.ffn_width))
 
     def forward(self, x: Tensor, expert: Tensor) -> Tensor:
-        """Pass each input through its expert: x [n, width], expert [n] -> [n, width]. No input is dropped."""
+        """Pass each input through its expert: x [n, width], expert [n] -> [n, width]. No input is dropped.
+
+        training.compiling keeps it out of compiled graphs: the parts have other lengths in every batch.
+        """
         order = expert.argsort(stable=True)
         counts = torch.bincount(expert, minlength=len(self.gate)).tolist()
         parts = [
