@@ -58,4 +58,4 @@ def new_recipe(
         return
     print(f"written: {', '.join(write(name, arms or []))}")
     print(f"next: edit its claim, then 'make reproduce SCALE=smoke RECIPE={name}'; every recipe has a forest plot,")
-    print(f"  analysis/{name}.py with collect(measure) and draw(data, measure) gives it another figure")
+    print(f"  analysis/{name}.py with collect(scores) and draw(data, scores) gives it another figure")
