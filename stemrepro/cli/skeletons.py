@@ -50,7 +50,7 @@ claims:
     arms: [{high}, {low}]
     smallest_effect: 0.02   # nats per token: fix it before any run
 """
-METHOD = """title: {name} compared with dense on the tracks of the leaderboard
+METHOD = """title: How far ahead of dense is {name} on the tracks of the leaderboard?
 paper_item: our question
 place: {place}
 measure: leaderboard

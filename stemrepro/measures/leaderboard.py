@@ -61,7 +61,7 @@ def standings(leads: dict[str, np.ndarray]) -> list[Standing]:
     places = []
     for rank, arm in enumerate(order, 1):
         others = [other for other in order if other != arm]
-        gaps = np.array([leads[arm] - leads[other] for other in others])
+        gaps = np.array([leads[arm] - leads[other] for other in others]).reshape(-1, len(leads[arm]))  # or no other
         shown = shown_by_holm(stats.ttest_1samp(gaps, 0, axis=1).pvalue)
         ahead, behind = ((shown & (sign * gaps.mean(axis=1) > 0)).sum() for sign in (-1, 1))
         following = leads[arm] - leads[order[rank]] if rank < len(order) else None

@@ -28,6 +28,13 @@ def test_arms_that_cannot_be_told_apart_share_their_ranks():
     assert [(place.best, place.worst) for place in places] == [(1, 2), (1, 2), (3, 3)]
 
 
+def test_one_arm_alone_is_first():
+    """As dense is where a new method has no study yet."""
+    (place,) = standings({"dense": lead(0, [1, 2])})
+    assert place[:4] == ("dense", 1, 1, 1)
+    assert np.isnan(place.ahead)
+
+
 def test_the_chance_of_being_ahead_is_one_less_the_one_sided_p():
     first, second = lead(1.0, [3, -1, 2, 4]), lead(0.99, [1, 2, -2, 3])
     places = standings({"second": second, "first": first})
