@@ -5,10 +5,9 @@ import pandas as pd
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures import study
 from stemrepro.measures.reading import ArmScores, array, difference, read_csv
 from stemrepro.verdicts.effect import Unmeasured
-from tests.made_up import edit, grid, made, write_scores
+from tests.made_up import edit, grid, write_scores
 
 
 class ArmRecall(ArmScores):
@@ -63,18 +62,3 @@ def test_counts_that_are_not_what_they_must_be_are_named(tmp_path, change, words
     change(rows).to_csv(tmp_path / "a.csv", index=False)
     with pytest.raises(UserError, match=rf"a\.csv is missing or damaged \({words}"):
         read_csv(tmp_path / "a.csv", "seed", "nats")
-
-
-def test_a_study_s_table_that_is_cut_off_and_rows_that_are_not_there_are_named(catalog, tmp_path):
-    path, lines = tmp_path / "spread/a.parquet", pd.DataFrame({"layer": [0, 1], "side": "rows"})
-    path.parent.mkdir()
-    lines.to_parquet(path)
-    scores = made(catalog, "model_spread", tmp_path)
-    assert study.table(scores, "spread", "a").equals(lines)
-    assert study.rows(scores, "spread", "a", layer=1, side="rows").index.tolist() == [1]
-    with pytest.raises(Unmeasured, match=r"spread/a\.parquet has nothing of layer 2, side 'rows'"):
-        study.rows(scores, "spread", "a", layer=2, side="rows")
-    path.write_bytes(path.read_bytes()[:-40])
-    for name in ("a", "b"):
-        with pytest.raises(UserError, match=rf"{name}\.parquet is missing or damaged"):
-            study.table(made(catalog, "model_spread", tmp_path), "spread", name)
