@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from stemrepro.config.paper import Paper
 from stemrepro.measures.losses import arm_losses
 from stemrepro.measures.scores import Scores
-from stemrepro.measures.sizes import LINES, derivative, foretold, lead, loss, sizes, table_rate
+from stemrepro.measures.sizes import LINES, derivative, lead, loss, predicted, sizes, table_rate
 from stemrepro.report.results import mean_row, pick
 from stemrepro.report.style import (
     ARM_COLOUR,
@@ -36,7 +36,7 @@ LEAD = f"loss below dense's\n(% of bits per byte), {BETTER}"
 
 
 def collect(scores: Scores) -> pd.DataFrame:
-    """Return leads at each size in % of dense's bits a byte, what narrower models foretell, and others' numbers."""
+    """Return leads at each size in % of dense's bits a byte, what narrower models predict, and others' numbers."""
     rows, recipe = others(scores.catalog.paper), scores.recipe
     for line in LINES:
         for size, arm in product(sizes(scores, line), STEM):
@@ -48,9 +48,9 @@ def collect(scores: Scores) -> pd.DataFrame:
                 mean_row(f"{panel}, {line}", arm, "", derivative(scores, ("dense", arm), line, order)) for arm in STEM
             ]
         for size, arm in product(sizes(scores, line)[-2:], STEM):
-            told, came = foretold(scores, "dense", arm, size.variant), lead(scores, "dense", arm, size.variant)
+            told, came = predicted(scores, "dense", arm, size.variant), lead(scores, "dense", arm, size.variant)
             ends = {"value": told.value, "ci_low": told.low, "ci_high": told.high}
-            rows.append({"panel": "foretold", "what": f"{arm}, {line}", "x": size.width} | ends)
+            rows.append({"panel": "predicted", "what": f"{arm}, {line}", "x": size.width} | ends)
             rows.append(mean_row("came", f"{arm}, {line}", size.width, came))
     for size in sizes(scores, "fixed"):
         there = [arm for arm in COMPARED if size.variant in (recipe.compare_at, *recipe.variants_of(arm))]
@@ -123,9 +123,9 @@ def draw_compared(axes: Axes, data: pd.DataFrame, scores: Scores) -> None:
     axes.set_ylim(bottom=0)
 
 
-def draw_foretold(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw the leads of a line's two widest models over what narrower ones had foretold; hollow: vocabulary fixed."""
-    told, came = (pick(data, panel=panel).set_index(["what", "x"]) for panel in ("foretold", "came"))
+def draw_predicted(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw the leads of a line's two widest models over what narrower ones predict; hollow: vocabulary fixed."""
+    told, came = (pick(data, panel=panel).set_index(["what", "x"]) for panel in ("predicted", "came"))
     for (arm, line), (what, x) in ((key[0].split(", "), key) for key in told.index):
         ahead, after = told.loc[(what, x)], came.loc[(what, x)]
         bars = {"xerr": error_bars(ahead)[:, None], "yerr": error_bars(after)[:, None]}
@@ -136,19 +136,19 @@ def draw_foretold(axes: Axes, data: pd.DataFrame) -> None:
         axes.plot([], [], ARM_MARKER[arm], color=ARM_COLOUR[arm], label=ARM_LABEL[arm])
     axes.plot([], [], "o", color=PLAIN, mfc="white", label="vocabulary fixed")
     axes.plot([], [], "o", color=PLAIN, label="vocabulary grown")
-    axes.set(xlabel="foretold (%)", ylabel="came out (%)")
+    axes.set(xlabel="predicted (%)", ylabel="came out (%)")
 
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
-    """Draw leads along both lines of sizes, leads next to controls, and what was foretold."""
+    """Draw leads along both lines of sizes, leads next to controls, and what was predicted."""
     titles = dict(
-        zip("abcd", (*TITLES.values(), "Memory, STEM, equal size", "Foretold from narrower models"), strict=True)
+        zip("abcd", (*TITLES.values(), "Memory, STEM, equal size", "Predicted from narrower models"), strict=True)
     )
     figure, grid = sheet("ab;cd", 6.2, titles)
     draw_leads(grid["a"], data, "fixed")
     draw_leads(grid["b"], data, "grown")
     draw_compared(grid["c"], data, scores)
-    draw_foretold(grid["d"], data)
+    draw_predicted(grid["d"], data)
     for letter in "cd":
         grid[letter].legend(fontsize=SMALLEST)
     return figure

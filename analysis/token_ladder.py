@@ -19,7 +19,6 @@ from stemrepro.measures.scaling import (
     SPANS,
     agreement,
     flop_multiplier,
-    foretold,
     interaction,
     law_numbers,
     lead,
@@ -27,6 +26,7 @@ from stemrepro.measures.scaling import (
     over_law,
     parameter_multiplier,
     parameters,
+    predicted,
     time_multiplier,
     token_multiplier,
     tokens,
@@ -136,7 +136,7 @@ def collect(scores: Scores) -> pd.DataFrame:
         for width in wider
         for rung, x in tokens_a_parameter(scores, width).items()
     ]
-    rows += foretold_rows(scores, places) + agreement_rows(scores)
+    rows += predicted_rows(scores, places) + agreement_rows(scores)
     rows += [
         mean_row("pair", f"{high} - {low}", x, gap(scores, high, low, rung))
         for (high, low), (rung, x) in product(combinations(arms, 2), places.items())
@@ -174,10 +174,10 @@ def pair_rows(scores: Scores, rung: str, x: float) -> list[dict]:
     ]
 
 
-def foretold_rows(scores: Scores, places: dict[str, float]) -> list[dict]:
+def predicted_rows(scores: Scores, places: dict[str, float]) -> list[dict]:
     """Return gaps to dense at the rungs that have three or more below them, as those alone foretell them."""
     return [
-        mean_row("foretold", arm, x, foretold(scores, ("dense", arm), rung))
+        mean_row("predicted", arm, x, predicted(scores, ("dense", arm), rung))
         for rung, x in list(places.items())[3:]
         for arm in FORETOLD
     ]
@@ -292,9 +292,9 @@ def draw_multipliers(axes: Axes, data: pd.DataFrame) -> None:
     axes.set_yticks(ticks, [f"{2**tick:.3g}" for tick in ticks])
 
 
-def draw_foretold(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw gaps that came out at a rung, over those that the rungs below had foretold."""
-    forecasts, outcomes = (pick(data, panel=panel) for panel in ("foretold", "gap to dense"))
+def draw_predicted(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw gaps that came out at a rung, over those that the rungs below predict."""
+    forecasts, outcomes = (pick(data, panel=panel) for panel in ("predicted", "gap to dense"))
     both = forecasts.merge(outcomes, on=["what", "x"], suffixes=("", "_came"))
     for arm in FORETOLD:
         arm_rows = pick(both, what=arm).sort_values("x")
@@ -380,7 +380,7 @@ def front(data: pd.DataFrame, scores: Scores) -> Figure:
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw eight panels.
 
-    Six are along tokens per parameter. One has what was foretold and what came, one what cheaper settings would have
+    Six are along tokens per parameter. One has what was predicted and what came, one what cheaper settings would have
     said.
     """
     titles = {
@@ -390,11 +390,11 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
         "d": "At equal training FLOPs",
         "e": "Tokens that dense needs to catch up",
         "f": "STEM full, by count of the pair",
-        "g": "Gaps foretold from the rungs below",
+        "g": "Gaps predicted from the rungs below",
         "h": "Would fewer FLOPs tell the same?",
     }
     figure, grid = sheet("ab;cd;ef;gh", 11.0, titles)
-    gaps, relative, parts, law, tokens, pairs, foretold, decisions = grid.values()
+    gaps, relative, parts, law, tokens, pairs, predicted, decisions = grid.values()
     draw_gaps(gaps, data, "gap")
     paper = pick(data, panel="gap, paper")["value"].iloc[0]
     gaps.axhline(paper, color="black", lw=1.2, ls=":", label="paper: 1/3, 1B, constant\n(nats a token of its own)")
@@ -423,8 +423,8 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     }
     for axes, label in labels.items():
         along(axes, data, label)
-    draw_foretold(foretold, data)
-    foretold.set(xlabel="foretold (nats/token)", ylabel="came out (nats/token)")
+    draw_predicted(predicted, data)
+    predicted.set(xlabel="predicted (nats/token)", ylabel="came out (nats/token)")
     draw_agreement(decisions, data)
     for axes in grid.values():
         roomy(axes)

@@ -43,7 +43,7 @@ def test_the_ladder_is_judged_and_drawn(made_up, monkeypatch):
     assert rows["fades-full"]["ours"] == pytest.approx(-np.log2(0.8), abs=0.03)
     assert rows["stays-full"]["ours"] == pytest.approx(0, abs=0.03)
     assert rows["table-rate-full"]["ours"] == pytest.approx(0.3 * 6 * 0.8, abs=0.25)
-    assert rows["foretold-full"]["ours"] == pytest.approx(0, abs=0.1)
+    assert rows["predicted-full"]["ours"] == pytest.approx(0, abs=0.1)
     assert rows["equal-size"]["ours"] == pytest.approx(0.02 * 3.5, abs=0.02)
     assert rows["equal-size-wide"]["ours"] == pytest.approx(0.02 * 0.8 * 3.5, abs=0.02)
     assert {rows[name]["seeds"] for name in ("widest-full", "fades-full")} == {5}

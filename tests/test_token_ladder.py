@@ -96,9 +96,9 @@ def test_the_ladder_is_judged_and_drawn(made_up, few_draws, monkeypatch):
     assert data[data["panel"] == "gap, paper"]["value"].iloc[0] == pytest.approx(0.0426, abs=1e-4)
     others = data[data["panel"] == "gap, %, re-runs"].set_index("what")["value"]
     assert others.round(1).to_dict() == {"125m": 2.5, "350m": 0.7, "0.6b": 0.4}
-    foretold = data[(data["panel"] == "foretold") & (data["what"] == "stem-full")]
-    assert foretold["x"].astype(float).round().tolist() == [143, 286]
-    assert (abs(foretold["value"] - 0.06) < 0.02).all()
+    predicted = data[(data["panel"] == "predicted") & (data["what"] == "stem-full")]
+    assert predicted["x"].astype(float).round().tolist() == [143, 286]
+    assert (abs(predicted["value"] - 0.06) < 0.02).all()
     agreed = data[data["panel"] == "agreement, sign"].set_index("what")["value"]
     assert agreed["rung-1, 5 seeds"] == 1
     assert len(agreed) == 4 + 2 + 2 + 4 + 2 + 2 + 2  # two seeds or more of each setting

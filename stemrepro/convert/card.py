@@ -113,7 +113,7 @@ def _limits(model: ModelConfig, training: RunTraining) -> list[str]:
     if model.table_shared:
         lines += ["The layers share one table, which is written for each of them: the file is larger than the model."]
     if ffn_class(model.ffn).row_address == "order":
-        lines += ["Its rows were dealt out anew at every training step; here each token has the row of the last deal."]
+        lines += ["Its rows were shuffled at every training step; here each token has the row of the last shuffle."]
     if model.replaced_layers:
         lines += ["Rows are read by token: inputs as embeddings (`inputs_embeds`) are refused."]
     return [f"- {line}" for line in lines]

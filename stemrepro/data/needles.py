@@ -2,7 +2,7 @@
 
     ... and the waters prevailed, bako midu. tofa resi. upon the earth; tofa resi. and all flesh ...
 
-Keys and values are words of one token each, dealt out anew in every document. So where a key comes again, only the
+Keys and values are words of one token each, drawn at random in every document. So where a key comes again, only the
 context tells its value. Some documents are keys and values alone: without them a model of our size never learns the
 task.
 """

@@ -2,7 +2,7 @@
 
     bako midu tofa resi   tofa resi bako midu bako midu ...
 
-Keys and values are words of one token each, dealt out anew in every document. So no pair can be learnt by heart. A
+Keys and values are words of one token each, drawn at random in every document. So no pair can be learnt by heart. A
 document fills a training sequence; its first part has each key once, its second draws keys by chance.
 """
 

@@ -159,7 +159,7 @@ def below(scores: Scores, at: str) -> list[str]:
     return shorter if width == 1 else [*rungs(scores), *shorter]
 
 
-def foretold(scores: Scores, arms: tuple[str, ...], at: str) -> Effect:
+def predicted(scores: Scores, arms: tuple[str, ...], at: str) -> Effect:
     """Return an arm's prose loss at a rung, or the gap between two arms, predicted from others alone (`below`).
 
     At another width than the scale's it comes by the law over parameters and tokens.

@@ -159,7 +159,7 @@ def derivative(scores: Scores, pair: tuple[str, str], line: Line, order: int, wi
 
 
 def forecast(scores: Scores, high: str, low: str, at: VariantName) -> Effect:
-    """Log2 of the lead at a size less that which the law of all narrower ones foretells.
+    """Log2 of the lead at a size less that which the law of all narrower ones predicts.
 
     These are two samples, the second each seed's own forecast.
     """
@@ -168,7 +168,7 @@ def forecast(scores: Scores, high: str, low: str, at: VariantName) -> Effect:
     return unpaired(np.log2(_positive(scores, (high, low), [size])[0]), told)
 
 
-def foretold(scores: Scores, high: str, low: str, at: str) -> Fitted:
+def predicted(scores: Scores, high: str, low: str, at: str) -> Fitted:
     """Return the lead in % at a size by the law of all narrower ones, with the interval of the law alone."""
     size = _size(scores, at)
     return law(scores, high, low, size.width).lead(*size.log2)

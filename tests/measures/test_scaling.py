@@ -6,7 +6,7 @@ import pytest
 from stemrepro.common.errors import UserError
 from stemrepro.measures import scaling
 from stemrepro.measures.losses import arm_losses
-from stemrepro.measures.scaling import agreement, foretold, rungs, token_multiplier, tokens, width
+from stemrepro.measures.scaling import agreement, predicted, rungs, token_multiplier, tokens, width
 from stemrepro.report.evidence import evidence_for
 from stemrepro.verdicts.effect import Effect, Unmeasured
 from stemrepro.verdicts.rule import NOT_TESTED, steps
@@ -139,11 +139,11 @@ def test_a_forecast_reads_the_rungs_below_alone(build):
     scores = build({"dense": law, "stem-full": lambda t, n: law(2 * t, n)}, without=("rung-4", "main"))
     at = rungs(scores)["rung-4"]
     luck = 0.01  # the mean of three seeds
-    assert foretold(scores, ("dense",), "rung-4").mean == pytest.approx(law(at) + luck, abs=2e-3)
-    gap = foretold(scores, ("dense", "stem-full"), "rung-4")
+    assert predicted(scores, ("dense",), "rung-4").mean == pytest.approx(law(at) + luck, abs=2e-3)
+    gap = predicted(scores, ("dense", "stem-full"), "rung-4")
     assert gap.mean == pytest.approx(law(at) - law(2 * at), abs=2e-3)
     with pytest.raises(UserError, match="no rung below the first"):
-        foretold(scores, ("dense",), "rung-1")
+        predicted(scores, ("dense",), "rung-1")
 
 
 @pytest.mark.slow
@@ -151,12 +151,12 @@ def test_a_wider_rung_is_predicted_from_the_scales_width_and_its_own_shorter_run
     """Both widths are on one law, from which the rung is then extrapolated; it has no scores of its own."""
     scores = build({"dense": law, "stem-full": lambda t, n: law(2 * t, n)}, without=("wide-rung-3",))
     at = rungs(scores, 2.0)["wide-rung-3"]
-    assert foretold(scores, ("dense",), "wide-rung-3").mean == pytest.approx(law(at, WIDE) + 0.01, abs=2e-3)
-    gap = foretold(scores, ("dense", "stem-full"), "wide-rung-3")
+    assert predicted(scores, ("dense",), "wide-rung-3").mean == pytest.approx(law(at, WIDE) + 0.01, abs=2e-3)
+    gap = predicted(scores, ("dense", "stem-full"), "wide-rung-3")
     assert gap.mean == pytest.approx(law(at, WIDE) - law(2 * at, WIDE), abs=2e-3)
     assert scaling.below(scores, "wide-rung-3") == [*rungs(scores), "wide-rung-1", "wide-rung-2"]
     with pytest.raises(UserError, match="no rung below the first"):
-        foretold(scores, ("dense",), "wide-rung-1")
+        predicted(scores, ("dense",), "wide-rung-1")
 
 
 def test_a_gap_at_another_width_is_compared_after_as_many_tokens_per_parameter(build, catalog, tmp_path):

@@ -7,7 +7,18 @@ import numpy as np
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures.sizes import CURVATURE, derivative, fall, fit, forecast, foretold, lead, lost, sizes, table_rate
+from stemrepro.measures.sizes import (
+    CURVATURE,
+    derivative,
+    fall,
+    fit,
+    forecast,
+    lead,
+    lost,
+    predicted,
+    sizes,
+    table_rate,
+)
 from stemrepro.verdicts.effect import Unmeasured
 from tests.made_up import made, write_arms
 
@@ -77,7 +88,7 @@ def test_no_lead_has_no_logarithm(build):
 def test_a_forecast_knows_the_narrower_models_alone(build):
     """The widest lead is twice what the others foretell."""
     scores = build(lambda width, vocab, rate: percent(width, vocab) * (2 if width == 2 else 1 + 0.01 * (width == 1.5)))
-    assert foretold(scores, *PAIR, "width-64").value == pytest.approx(percent(2, 1), rel=0.02)
+    assert predicted(scores, *PAIR, "width-64").value == pytest.approx(percent(2, 1), rel=0.02)
     missed = forecast(scores, *PAIR, "width-64")
     assert missed.mean == pytest.approx(1, abs=0.03)
     assert not missed.paired

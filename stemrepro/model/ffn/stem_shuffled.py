@@ -10,7 +10,7 @@ from stemrepro.model.ffn.stem import Stem
 
 @ffn("stem-shuffled")
 class StemShuffled(Stem):
-    """Control: STEM whose rows are dealt out to tokens anew at every step, so that a row can't know its token.
+    """Control: STEM whose rows are shuffled among tokens at every step, so that a row can't know its token.
 
     A model that is read to be scored has the last deal.
     """
