@@ -48,6 +48,8 @@ GONE = {
     },
 }
 """Rows by panel, or by panel, what and x."""
+RENAMED = {"foretold": "predicted", "foretell": "predict"}
+"""Words of then, in names and sentences, and those of today: their numbers are compared too."""
 SLIPS = "laptop/paper_audit/parameters-and-flops"
 """Claim of which two numbers are slips of a last digit."""
 
@@ -76,7 +78,10 @@ def alike(now: str, before: str) -> bool:
 
 def rows(name: str) -> tuple[list[dict], list[dict]]:
     now = list(csv.DictReader((ROOT / name).open(newline="")))
-    return now, list(csv.DictReader(io.StringIO(git("show", f"{BEFORE}:{name}"))))
+    before = git("show", f"{BEFORE}:{name}")
+    for then, today in RENAMED.items():
+        before = before.replace(then, today)
+    return now, list(csv.DictReader(io.StringIO(before)))
 
 
 def without(table: list[dict], named: set[tuple[str, ...]]) -> list[dict]:
