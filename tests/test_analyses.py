@@ -72,7 +72,7 @@ def scored(sample, tmp_path_factory):
             train(run, quiet)
         for part in SCORE_KINDS:
             score = pkgutil.resolve_name(f"stemrepro.evaluation.{part}:score")
-            for members, given, out, key in pending(plan, part):
+            for members, given, out, key, _ in pending(plan, part):
                 write_scores(part, members, [score(run, quiet, **given) for run in members], given, out, key)
     finally:
         os.chdir(here)

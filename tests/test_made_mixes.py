@@ -50,7 +50,7 @@ def test_a_recipe_of_a_made_mix_runs_to_its_figure(tmp_path, monkeypatch, catalo
         train(run, quiet)
     for part in SCORE_KINDS:
         score = pkgutil.resolve_name(f"stemrepro.evaluation.{part}:score")
-        for members, given, out, key in pending(plan, part):
+        for members, given, out, key, _ in pending(plan, part):
             write_scores(part, members, [score(run, quiet, **given) for run in members], given, out, key)
         assert not list(pending(plan, part))
     analyse(recipe, scale, tmp_path / "scores", tmp_path / "results")

@@ -67,7 +67,7 @@ def test_all_recipes_are_planned_and_what_is_planned_runs(project):
         train(run, quiet)
     for part in SCORE_KINDS:
         score = pkgutil.resolve_name(f"stemrepro.evaluation.{part}:score")
-        for members, given, out, key in pending(plan, part, chosen):
+        for members, given, out, key, _ in pending(plan, part, chosen):
             write_scores(part, members, [score(run, quiet, **given) for run in members], given, out, key)
     assert {kind for kind, _, _ in store.protocol(project / "scores/tiny")} >= {"losses", "benchmarks", "geometry"}
     assert (project / "scores/tiny/text").is_dir()

@@ -260,7 +260,7 @@ def _means(buckets: pd.DataFrame) -> Result:
 def _about(scored: Scored) -> Result:
     first, training = scored.runs[0], scored.runs[0].training
     return {
-        "seed_numbers": [run.seed for run in scored.runs],
+        "seed_numbers": scored.seeds,
         "steps": training.steps,
         "forward_flops_per_token": flops_per_token(first.model, training.sequence),
         "learning_rate": training.learning_rate,
@@ -286,11 +286,18 @@ def _buckets(result: Result) -> pd.DataFrame:
 
 def _documents(scored: Scored) -> pd.DataFrame:
     """Return sums over the first seeds, of counts of SUMMED and of all, as far as the first seeds didn't diverge."""
-    shared = scored.ended[0][1]
+    shared, before = scored.ended[0][1], len(scored.kept_seeds)
     kept = shared["document_tokens"] > 0
-    ended = next((n for n, run in enumerate(scored.runs) if run.diverged is not None), len(scored.runs))
-    counts = sorted({count for count in (*SUMMED, len(scored.runs)) if count <= ended})
-    sums = [np.sum([result["documents"][kept] for result in scored.results[:count]], axis=0) for count in counts]
+    ended = next((n for n, run in enumerate(scored.runs) if run.diverged is not None), len(scored.runs)) + before
+    counts = sorted({count for count in (*SUMMED, len(scored.seeds)) if before < count <= ended})
+    begin = np.zeros(kept.sum())
+    if before:
+        lines = scored.kept["documents"]
+        begin = lines.loc[lines["seeds"] == before, "nats"].to_numpy()
+    sums = [
+        begin + np.sum([result["documents"][kept] for result in scored.results[: count - before]], axis=0)
+        for count in counts
+    ]
     return long(
         ("sum", "document"),
         seeds=np.array(counts, np.int64)[:, None],
@@ -326,9 +333,9 @@ def _tokens(result: Result) -> pd.DataFrame:
     return long(("token",), tokens=result["tokens"], nats=result["token_nats"], seen=result["token_seen"])
 
 
-def _loss(scored: Scored) -> dict[str, dict[str, float]]:
-    """Return means over seeds."""
-    means = [_means(result["buckets"]) for _, result in scored.ended]
+def _loss(losses: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Return means over the seeds of a table of losses."""
+    means = [_means(of_seed) for _, of_seed in losses.groupby("seed")]
     return {
         name: {unit: round(float(np.mean([mean[name][unit] for mean in means])), 6) for unit in means[0][name]}
         for name in means[0]
@@ -343,8 +350,18 @@ def tables(scored: Scored) -> tuple[Result, Tables]:
     if any("buckets" in result for result in scored.results):
         made |= {"losses": scored.lines(_buckets), "documents": _documents(scored), "curve": _curve(scored)}
         entropy = unigram_entropy(scored.runs[0], scored.given["asked"])
-        about |= {"loss": _loss(scored), "unigram_nats_per_token": round(entropy, 6)}
+        about["unigram_nats_per_token"] = round(entropy, 6)
         if "context" in scored.ended[0][1]:
             made["context"] = pd.concat([scored.lines(_context, what) for what in ("position", *CONTEXTS)])
             made["tokens"] = scored.lines(_tokens)
+    if scored.kept and set(scored.kept) != set(made):
+        lacking = f"{', '.join(sorted(set(scored.kept) ^ set(made)))}: in the scores before or in those now alone"
+        raise UserError(
+            f"seeds of {scored.runs[0].address} can't be added to its scores ({lacking}); train all of them"
+        )
+    made = {
+        name: pd.concat([scored.kept.get(name, frame[:0]), frame], ignore_index=True) for name, frame in made.items()
+    }
+    if "losses" in made:
+        about["loss"] = _loss(made["losses"])
     return about, {name: frame for name, frame in made.items() if len(frame)}

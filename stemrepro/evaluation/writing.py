@@ -1,7 +1,7 @@
 """Runs of an arm with their results, and how results become tables."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,21 @@ Tables = dict[str, pd.DataFrame]
 
 @dataclass(frozen=True)
 class Scored:
-    """The runs of one arm at one variant, with the result of each; `given` are the arguments of scoring."""
+    """The runs of one arm at one variant, with the result of each; `given` are the arguments of scoring.
+
+    Before them come the first seeds that were scored before, `kept_seeds`, with their lines: their weights are gone.
+    """
 
     runs: list[Run]
     results: list[Result]
     given: dict[str, Any]
+    kept: Tables = field(default_factory=dict)
+    kept_seeds: tuple[int, ...] = ()
+
+    @property
+    def seeds(self) -> list[int]:
+        """All seeds, in order."""
+        return [*self.kept_seeds, *(run.seed for run in self.runs)]
 
     @property
     def ended(self) -> list[tuple[Run, Result]]:

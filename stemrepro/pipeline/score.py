@@ -1,13 +1,14 @@
 """Scoring of runs, kind by kind: only what is missing, or was made of other runs, settings or code.
 
 scores/<scale>/protocol.parquet holds the key of an arm's scores, a hash of all that they follow from. Scores with the
-right key are up to date.
+right key are up to date. Seeds can be added to losses whose weights are gone, as those that are committed: where text,
+settings and scoring are as they were.
 """
 
 import pkgutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import to_jsonable_python
 
@@ -102,6 +103,47 @@ def plan_of(run: Run, given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+class Kept(NamedTuple):
+    """Scores of the first seeds of an arm, whose weights are gone.
+
+    Attributes:
+        key: of these scores.
+        seeds: theirs.
+    """
+
+    key: str
+    seeds: tuple[int, ...]
+
+
+def kept_scores(folder: Path, kind: KindName, members: list[Run], given: dict[str, Any]) -> Kept | None:
+    """Return the scores of the runs whose weights are gone, to which the others can be added; None where all are here.
+
+    UserError: such a run has no scores, or they are of another text, other settings or other seeds.
+    """
+    gone = [run for run in members if not run.weights.exists() and run.diverged is None]
+    if not gone:
+        return None
+    first, key = members[0], store.key_of(folder, kind, members[0].address)
+    if kind == "losses" and key is not None:
+        about = store.about(folder, kind, first.address)
+        kept = Kept(*about.get("kept", (key, about["seed_numbers"])))
+        same = (about["plan"], about["data_hash"]) == (plan_of(first, given), first.data_hash[:12])
+        if same and [*kept.seeds] == [run.seed for run in gone] and "diverged" not in about and gone != members:
+            return kept
+    how = "train that run first ('make reproduce' with its SCALE, or 'stemrepro train')"
+    raise UserError(f"{gone[0].weights} is missing; {how}")
+
+
+def kept_lines(folder: Path, kind: KindName, kept: Kept, address: Address) -> dict[str, Any]:
+    """Return the lines of the seeds that are kept, by table."""
+    written = [name for name, count in store.about(folder, kind, address)["lines"].items() if count]
+    tables = {name: store.lines(folder, kind, address, name) for name in written}
+    return {
+        name: rows[rows["seed"].isin(kept.seeds) if "seed" in rows else rows["seeds"] <= len(kept.seeds)]
+        for name, rows in tables.items()
+    }
+
+
 def pending(
     plan: Plan,
     kind: KindName,
@@ -109,8 +151,10 @@ def pending(
     data: Path = DATA,
     runs: Path = RUNS,
     scores: Path = SCORES,
-) -> Iterator[tuple[list[Run], dict[str, Any], Path, str]]:
-    """Yield each arm of which a kind is not up to date: runs, arguments of scoring, the scale's folder of scores, key.
+) -> Iterator[tuple[list[Run], dict[str, Any], Path, str, Kept | None]]:
+    """Yield each arm of which a kind is not up to date.
+
+    That is: its runs, the arguments of scoring, the scale's folder of scores, the key, and what is kept of its scores.
 
     Raises:
         UserError: a run isn't finished, or differs from the plan, or the tokenizer isn't its own; or the protocol of
@@ -120,34 +164,46 @@ def pending(
     for address in plan.runs if addresses is None else addresses:
         if not plan.runs[address].seeds.get(kind):
             continue
-        members = runs_of(plan, [address], kind, data, runs)
+        given, planned = arguments(plan, kind, plan.runs[address], data), runs_of(plan, [address], kind, data, runs)
+        kept = kept_scores(folder, kind, planned, given)
+        members = [run for run in planned if not kept or run.seed not in kept.seeds]
         for run in members:
-            if not run.weights.exists() and run.diverged is None:
-                how = "train that run first ('make reproduce' with its SCALE, or 'stemrepro train')"
-                raise UserError(f"{run.weights} is missing; {how}")
             if changes := run.other_settings():
                 raise UserError(f"{run.folder} holds a run with other settings ({changes}); train it again")
-        given = arguments(plan, kind, plan.runs[address], data)
         key = score_key(members, kind, given)
+        if kept:
+            key = digest([kept.key, key])
         if store.key_of(folder, kind, address) != key:
             if "tokenizer_file" in given:
                 tokenizer_from(given["tokenizer_file"], members[0].folder)
-            yield members, given, folder, key
+            yield members, given, folder, key, kept
 
 
 def write_scores(
-    kind: KindName, members: list[Run], results: list[Any], given: dict[str, Any], folder: Path, key: str
+    kind: KindName,
+    members: list[Run],
+    results: list[Any],
+    given: dict[str, Any],
+    folder: Path,
+    key: str,
+    kept: Kept | None = None,
 ) -> None:
     """Write an arm's scores, and in provenance.json, which git doesn't hold, what made them.
+
+    Those that are `kept` of its first seeds stay.
 
     The caller holds the lock of the scale's `folder`.
     """
     from stemrepro.evaluation.writing import Scored
 
     tables = pkgutil.resolve_name(f"stemrepro.evaluation.{kind}:tables")
-    about, made = tables(Scored(members, results, given))
     first = members[0]
-    about |= {"params_hash": first.params_hash, "data_hash": first.data_hash[:12], "seeds": len(members)}
+    before = kept_lines(folder, kind, kept, first.address) if kept else {}
+    scored = Scored(members, results, given, before, kept.seeds if kept else ())
+    about, made = tables(scored)
+    about |= {"params_hash": first.params_hash, "data_hash": first.data_hash[:12], "seeds": len(scored.seeds)}
+    if kept:
+        about["kept"] = kept
     about["plan"] = plan_of(first, given)
     if diverged := {str(run.seed): run.diverged for run in members if run.diverged is not None}:
         about["diverged"] = diverged
@@ -162,7 +218,7 @@ def evaluate(plan: Plan, kind: KindName, addresses: Iterable[Address]) -> tuple[
     groups = list(pending(plan, kind, addresses))
     total = sum(bool(plan.runs[address].seeds.get(kind)) for address in addresses)
     jobs, owner = [], []
-    for number, (members, given, _, _) in enumerate(groups):
+    for number, (members, given, *_) in enumerate(groups):
         for run in members:
             jobs.append(Job(f"stemrepro.evaluation.{kind}:score", run, str(run), run.training.steps, given))
             owner.append(number)
@@ -171,9 +227,9 @@ def evaluate(plan: Plan, kind: KindName, addresses: Iterable[Address]) -> tuple[
     for number, result in run_jobs(jobs, plan.scale.workers, threads, [f"stemrepro.evaluation.{kind}"], kind):
         group, first = owner[number], owner.index(owner[number])
         results.setdefault(group, {})[number - first] = result
-        members, given, folder, key = groups[group]
+        members, given, folder, key, kept = groups[group]
         if len(results[group]) == len(members):
             scores = results.pop(group)
             with locked(folder):  # another command may score other arms, or the same ones
-                write_scores(kind, members, [scores[place] for place in range(len(members))], given, folder, key)
+                write_scores(kind, members, [scores[place] for place in range(len(members))], given, folder, key, kept)
     return len(groups), total

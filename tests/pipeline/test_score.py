@@ -4,6 +4,7 @@ import inspect
 import pkgutil
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -95,7 +96,7 @@ def test_scores_are_written_under_the_lock_of_their_scale(place, tmp_path, monke
     monkeypatch.setattr(score, "run_jobs", lambda *_: [(0, {})])
     written = []
 
-    def write(kind, members, results, given, folder, key):
+    def write(kind, members, results, given, folder, key, kept):
         with pytest.raises(UserError, match="busy"), locked(folder, "busy"):
             pass
         written.append(folder.as_posix())
@@ -133,7 +134,7 @@ def test_only_runs_that_ended_are_scored_and_each_once(place):
     with pytest.raises(UserError, match=r"weights\.safetensors is missing; train that run first"):
         list(pending(plan, "losses", None, *folders))
     train(run, quiet)
-    ((members, needs, folder, key),) = pending(plan, "losses", None, *folders)
+    ((members, needs, folder, key, _),) = pending(plan, "losses", None, *folders)
     assert members == [run]
     assert folder == folders[2] / "tiny"
     write_scores("losses", members, [losses.score(run, quiet, **needs)], needs, folder, key)
@@ -146,6 +147,49 @@ def test_only_runs_that_ended_are_scored_and_each_once(place):
     other = replace(plan.runs[DENSE], training=run.training.model_copy(update={"clip": 9.0}))
     with pytest.raises(UserError, match=r"seed0 holds .*training\.clip"):
         list(pending(replace(plan, runs={DENSE: other}), "losses", None, *folders))
+
+
+def test_seeds_are_added_to_scores_whose_weights_are_gone(place, tmp_path):
+    """They are those of all seeds scored at once, and no scores of other settings are added to."""
+    plan, _, (data, runs, scores) = place
+
+    def of(count, **changes):
+        arm = replace(plan.runs[DENSE], seeds={"losses": tuple(range(count))})
+        changed = arm.training.model_copy(update=changes)
+        return replace(plan, runs={DENSE: replace(arm, training=changed)})
+
+    def write(count, scores):
+        for members, given, folder, key, kept in pending(of(count), "losses", None, data, runs, scores):
+            write_scores(
+                "losses", members, [losses.score(r, quiet, **given) for r in members], given, folder, key, kept
+            )
+        return scores / "tiny"
+
+    for run in runs_of(of(5), None, None, data, runs):
+        train(run, quiet)
+    whole = write(5, tmp_path / "whole")
+    write(2, scores)
+    for seed in (0, 1):
+        (runs / f"tiny/main/dense/seed{seed}/weights.safetensors").unlink()
+    with pytest.raises(UserError, match=r"seed0/weights\.safetensors is missing; train that run first"):
+        list(pending(of(5, clip=9.0), "losses", None, data, runs, scores))
+    added = write(5, scores)
+    assert list(pending(of(5), "losses", None, data, runs, scores)) == []
+    abouts = [{**store.about(folder, "losses", DENSE)} for folder in (whole, added)]
+    assert abouts[1].pop("kept")[1] == [0, 1]
+    told = [about.pop("lines") for about in abouts]
+    assert abouts[0] == abouts[1]
+    for name in ("losses", "curve"):
+        first, second = (store.lines(folder, "losses", DENSE, name) for folder in (whole, added))
+        pd.testing.assert_frame_equal(first, second)
+    documents = [store.lines(folder, "losses", DENSE, "documents") for folder in (whole, added)]
+    sums = [frame[frame["seeds"].isin([3, 5])].reset_index(drop=True) for frame in documents]
+    pd.testing.assert_frame_equal(*sums)
+    assert told[1]["losses"] == told[0]["losses"]
+    (runs / "tiny/main/dense/seed1/weights.safetensors").unlink(missing_ok=True)
+    (runs / "tiny/main/dense/seed4/weights.safetensors").unlink()
+    with pytest.raises(UserError, match=r"weights\.safetensors is missing"):
+        list(pending(of(5), "losses", None, data, runs, scores))
 
 
 def test_planned_runs_are_not_scored_with_another_tokenizer(place, sample, catalog):
