@@ -26,6 +26,7 @@ class Benchmarks(Strict):
     items: Positive = Field(description="items per task, at most")
     batch: Positive = Field(description="sequences at once")
     hub: bool = Field(False, description="lm-eval's own tasks from the Hugging Face hub, not the archive's")
+    tasks: tuple[str, ...] | None = later(None, description="the only ones that are scored; all when left out")
 
 
 @dataclass(frozen=True)

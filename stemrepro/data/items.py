@@ -3,6 +3,8 @@
     atlas_*          "The capital of France is" + four capitals of the region; facts of the training split (recall)
     atlas_heldout    the same for countries of the validation split (control: nothing to recall)
     gloss_word       which of four words has this definition; training split, and gloss_word_heldout as its control
+    cloze            which of four equally frequent words a held-out text of prose goes on with
+    agreement        "The king" + " is" or " are", and agreement_far with another noun between: "The king of the stones"
     openbookqa ...   held-out benchmarks, worded as lm-eval's own tasks of that name word them
 
 An item is {"id", "cluster", "query", "choices", "gold", "evidence"}. `evidence` is the passage of the training split
@@ -25,6 +27,7 @@ from typing import Any
 from stemrepro.common.files import atomic_write, write_json
 from stemrepro.common.progress import track
 from stemrepro.config.mixes import MADE, Mix
+from stemrepro.config.sources import PROSE, prose
 from stemrepro.data.archives import BENCHMARKS as ARCHIVE
 from stemrepro.data.archives import SAMPLE, opened
 from stemrepro.data.integrity import read_corpus
@@ -35,6 +38,12 @@ TRAINED_ON = {"boolq": "passages"}  # sources of text that a benchmark is about
 NGRAM = 8
 CHOICES = 4
 GLOSSES = 1000  # words of the gloss tasks, far more than any scale uses
+CLOZES, CONTEXT, NEAR = 1000, 30, 30
+"""Items of the cloze at most, words before the missing one, and ranks of frequency from which wrong words come."""
+KNOWN, NOUNS = 30, 200
+"""Times that training has a word of the cloze or a noun at least, and nouns of the agreement at most."""
+OF_PROSE = ("cloze", "agreement", "agreement_far")
+VERBS = (("is", "are"), ("was", "were"), ("has", "have"))
 
 
 @dataclass(frozen=True)
@@ -144,6 +153,48 @@ def glosses(rows: list[dict[str, Any]], split: str) -> list[Item]:
     return items
 
 
+def cloze(rows: list[dict[str, Any]]) -> list[Item]:
+    """Return items on the next word of held-out prose: it and three that the training prose has about as often."""
+    sources = prose(sorted({row["source"] for row in rows}))
+    told = [row for row in rows if row["source"] in sources]
+    counts = Counter(word for row in told if row["split"] == "train" for word in re.findall(r"\b[a-z]+\b", row["text"]))
+    ranked = sorted((word for word, n in counts.items() if n >= KNOWN and len(word) > 3), key=lambda w: (counts[w], w))
+    rank, items = {word: place for place, word in enumerate(ranked)}, []
+    for row in told:
+        if row["split"] != "validation":
+            continue
+        spans = [match.span() for match in re.finditer(r"\S+", row["text"])]
+        for place in range(CONTEXT, len(spans), CONTEXT):  # no word is in two contexts
+            (start, _), (begin, end) = spans[place - CONTEXT], spans[place]
+            word, name = re.sub(r"[.,;:!?]$", "", row["text"][begin:end]), f"{row['id']}/{place}"
+            if word in rank:
+                near = [w for w in ranked[max(0, rank[word] - NEAR) : rank[word] + NEAR + 1] if w != word]
+                wrong = sorted(near, key=lambda w: order(w, name))[: CHOICES - 1]
+                choices, gold = shuffled(name, word, wrong)
+                items.append(Item(name, row["id"], " ".join(row["text"][start:begin].split()), choices, gold))
+    return sorted(items, key=lambda item: order(item.id))[:CLOZES]
+
+
+def agreement(rows: list[dict[str, Any]], far: bool) -> list[Item]:
+    """Return items on the verb after a noun in the singular or plural, each as often.
+
+    `far`: another noun stands between them, in the other number. A noun is a word that training has after "the" with
+    and without an s.
+    """
+    text = (row["text"] for row in rows if row["split"] == "train" and row["source"] != DICTIONARY)
+    counts = Counter(word for part in text for word in re.findall(r"\bthe ([a-z]{3,})\b", part))
+    nouns = [word for word, n in counts.items() if n >= KNOWN and counts[f"{word}s"] >= KNOWN and word[-1] != "s"]
+    nouns = sorted(nouns, key=order)[:NOUNS]
+    items = []
+    for number, (noun, other) in enumerate(zip(nouns, nouns[1:] + nouns[:1], strict=True)):
+        for plural in (False, True):
+            between = f" of the {other}{'' if plural else 's'}" if far else ""
+            name = f"{noun}{'s' * plural}"
+            query = f"The {name}{between}"
+            items.append(Item(query, noun, query, [*VERBS[number % len(VERBS)]], int(plural)))
+    return items
+
+
 def _options(text: str) -> list[str]:
     r"""Return the options of a list: 'A. x\nB. y' -> ['x', 'y']; [] where letters are missing."""
     parts = re.split(r"(?:^|\n)\s*([A-Z])\.(?:\s|$)", text)
@@ -209,6 +260,8 @@ def has_task(mix: Mix, hub: bool, task: str) -> bool:
         sources = ("factbook",)
     if task.startswith("gloss_"):
         return "glosses" in sources
+    if task in OF_PROSE:  # the sample is too small for them
+        return mix.kind == "archives" and not set(PROSE).isdisjoint(sources)
     if task.startswith("atlas_"):
         recall = {f"atlas_{relation}" for relation in RELATIONS}  # the sample is too small for the others
         return "factbook" in sources and (not vendored or task in recall)
@@ -235,6 +288,9 @@ def write_items(mix: Mix, raw: Path, corpus: Path, out: Path) -> None:
     tasks["gloss_word"] = glosses(rows, "train")
     held_out = {"atlas_heldout": [item for relation in RELATIONS for item in atlas(rows, relation, True)]}
     held_out["gloss_word_heldout"] = glosses(rows, "validation")
+    if any(has_task(mix, False, task) for task in OF_PROSE):
+        tasks["agreement"] = agreement(rows, False)
+        held_out |= {"cloze": cloze(rows), "agreement_far": agreement(rows, True)}
     malformed: dict[str, int] = {}
     for task in BENCHMARKS if mix.kind in ("archives", "sample") else ():
         if lines := benchmark_lines(mix, raw, task):

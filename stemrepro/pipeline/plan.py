@@ -191,7 +191,8 @@ def make_plan(scale_name: str, recipes: Iterable[str] = (), catalog: Catalog | N
     runs = {address: planned_runs(catalog, scale_name, address, scores) for address, scores in asked.items()}
     mix = catalog.text(scale)
     named = dict.fromkeys(task for recipe in chosen.values() if "benchmarks" in recipe.scores for task in recipe.tasks)
-    tasks = tuple(task for task in named if has_task(mix, scale.benchmarks.hub, task))
+    chosen_tasks = [task for task in named if task in (scale.benchmarks.tasks or named)]
+    tasks = tuple(task for task in chosen_tasks if has_task(mix, scale.benchmarks.hub, task))
     return Plan(
         name=scale_name,
         scale=scale,
@@ -200,6 +201,6 @@ def make_plan(scale_name: str, recipes: Iterable[str] = (), catalog: Catalog | N
         vocabularies=tuple(sorted({run.model.vocab for run in runs.values()} - {scale.model.vocab})),
         people=tuple(sorted({run.people for run in runs.values()} - {0})),
         blend=blend_of(catalog, scale_name),
-        benchmarks=PlannedTasks(**scale.benchmarks.model_dump(), tasks=tasks),
+        benchmarks=PlannedTasks(**scale.benchmarks.model_dump(exclude={"tasks"}), tasks=tasks),
         reasoning=reasoning_of(scale, chosen),
     )

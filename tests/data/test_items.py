@@ -10,7 +10,19 @@ from stemrepro.data import archives
 from stemrepro.data import items as module
 from stemrepro.data.archives import Archive
 from stemrepro.data.integrity import store_corpus
-from stemrepro.data.items import BENCHMARKS, Item, atlas, facts, glosses, has_task, overlapping, parse, write_items
+from stemrepro.data.items import (
+    BENCHMARKS,
+    Item,
+    agreement,
+    atlas,
+    cloze,
+    facts,
+    glosses,
+    has_task,
+    overlapping,
+    parse,
+    write_items,
+)
 
 ARCHIVES = ArchiveMix(kind="archives", sources=("speeches",))
 
@@ -60,6 +72,53 @@ def test_glosses_ask_for_the_word():
     assert item.query == f"meaning {item.id[4:]}"
     assert item.evidence == f"{item.id}: {item.query}"
     assert glosses(rows, "validation") == []
+
+
+def prose_rows():
+    """Training prose in which words of four kinds are about as frequent, and a held-out text of 90 words."""
+    told = "the kings saw the king and the stones hit the stone under green river after other winter between silver "
+    held = "one two three four five six seven eight nine ten " * 3 + "green, " + "one two three four five " * 6
+    texts = [("a", "train", told * 40), ("b", "validation", held)]
+    return [{"source": "bible", "id": name, "split": split, "text": text} for name, split, text in texts]
+
+
+def test_a_cloze_is_the_next_word_of_held_out_prose_among_others_as_frequent():
+    (item,) = cloze(prose_rows())
+    assert item.id == "b/30"
+    assert item.choices[item.gold] == "green"
+    assert item.query.split() == ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"] * 3
+    assert len(set(item.choices)) == 4
+    known = {
+        "kings",
+        "king",
+        "stones",
+        "stone",
+        "under",
+        "green",
+        "river",
+        "after",
+        "other",
+        "winter",
+        "between",
+        "silver",
+    }
+    assert set(item.choices) <= known
+    places = [cloze([row | {"id": f"{row['id']}{n}"} for row in prose_rows()])[0].gold for n in range(20)]
+    assert set(places) == {0, 1, 2, 3}
+
+
+def test_a_verb_agrees_with_the_first_noun_as_often_singular_as_plural():
+    near, far = agreement(prose_rows(), far=False), agreement(prose_rows(), far=True)
+    assert {item.query for item in near} == {"The king", "The kings", "The stone", "The stones"}
+    assert {item.query for item in far} == {
+        "The king of the stones",
+        "The kings of the stone",
+        "The stone of the kings",
+        "The stones of the king",
+    }
+    for item in near + far:
+        plural = item.query.split()[1].endswith("s")
+        assert item.choices[item.gold] in (("are", "were", "have") if plural else ("is", "was", "has"))
 
 
 def test_parsing_counts_malformed_lines():
