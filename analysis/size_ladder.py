@@ -8,9 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.config.paper import Paper
+from stemrepro.config.recipe import Recipe
 from stemrepro.measures.losses import arm_losses
 from stemrepro.measures.scores import Scores
-from stemrepro.measures.sizes import LINES, derivative, lead, loss, predicted, sizes, table_rate
+from stemrepro.measures.sizes import LINES, derivative, lead, loss, sizes, table_rate
 from stemrepro.report.results import mean_row, pick
 from stemrepro.report.style import (
     ARM_COLOUR,
@@ -28,7 +29,7 @@ from stemrepro.report.style import (
     sheet,
 )
 
-STEM = ("stem-third", "stem-full")
+STEM = ("stem-third", "stem-half", "stem-full")
 COMPARED = ("input-add", "stem-full", "dense-equal-size")
 """Arms that are compared with dense, at the widths that have them."""
 TITLES = {"fixed": "Vocabulary fixed", "grown": "Vocabulary grows"}
@@ -36,24 +37,23 @@ LEAD = f"loss below dense's\n(% of bits per byte), {BETTER}"
 
 
 def collect(scores: Scores) -> pd.DataFrame:
-    """Return leads at each size in % of dense's bits a byte, what narrower models predict, and others' numbers."""
+    """Return leads at each size in % of dense's bits a byte, how they change along both lines, and others' numbers."""
     rows, recipe = others(scores.catalog.paper), scores.recipe
     for line in LINES:
         for size, arm in product(sizes(scores, line), STEM):
+            if not trained(recipe, arm, size.variant):
+                continue
             x = float(arm_losses(scores, "dense", size.variant).summary["parameters"]["total"])
             rows.append(mean_row(f"lead, {line}", arm, x, lead(scores, "dense", arm, size.variant)))
             rows.append(mean_row(f"gap, {line}", arm, x, loss(scores, "dense", arm, "prose", at=size.variant)))
         for order, panel in enumerate(("fall", "bend"), 1):
+            everywhere = [arm for arm in STEM if all(trained(recipe, arm, s.variant) for s in sizes(scores, line))]
             rows += [
-                mean_row(f"{panel}, {line}", arm, "", derivative(scores, ("dense", arm), line, order)) for arm in STEM
+                mean_row(f"{panel}, {line}", arm, "", derivative(scores, ("dense", arm), line, order))
+                for arm in everywhere
             ]
-        for size, arm in product(sizes(scores, line)[-2:], STEM):
-            told, came = predicted(scores, "dense", arm, size.variant), lead(scores, "dense", arm, size.variant)
-            ends = {"value": told.value, "ci_low": told.low, "ci_high": told.high}
-            rows.append({"panel": "predicted", "what": f"{arm}, {line}", "x": size.width} | ends)
-            rows.append(mean_row("came", f"{arm}, {line}", size.width, came))
     for size in sizes(scores, "fixed"):
-        there = [arm for arm in COMPARED if size.variant in (recipe.compare_at, *recipe.variants_of(arm))]
+        there = [arm for arm in COMPARED if trained(recipe, arm, size.variant)]
         if len(there) > 1:
             rows += [mean_row("compared", arm, size.width, lead(scores, "dense", arm, size.variant)) for arm in there]
     for name in recipe.variants:
@@ -64,6 +64,11 @@ def collect(scores: Scores) -> pd.DataFrame:
                 for arm in recipe.arms_at(name)
             ]
     return pd.DataFrame(rows)
+
+
+def trained(recipe: Recipe, arm: str, variant: str) -> bool:
+    """Tell whether the recipe has an arm at a variant, or at the scale itself."""
+    return arm in recipe.arms and variant in (recipe.compare_at, *recipe.variants_of(arm))
 
 
 def others(paper: Paper) -> list[dict]:
@@ -88,6 +93,8 @@ def draw_leads(axes: Axes, data: pd.DataFrame, line: str) -> None:
     """Draw our leads along a line, and hollow those that others measured at larger sizes."""
     for arm in STEM:
         leads = pick(data, panel=f"lead, {line}", what=arm)
+        if leads.empty:
+            continue
         x = leads["x"].astype(float)
         draw_means(axes, x, leads, **look(arm))
         note(axes, ARM_LABEL[arm], (x.iloc[-1], leads["value"].iloc[-1]), (6, 0), color=ARM_COLOUR[arm])
@@ -123,34 +130,14 @@ def draw_compared(axes: Axes, data: pd.DataFrame, scores: Scores) -> None:
     axes.set_ylim(bottom=0)
 
 
-def draw_predicted(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw the leads of a line's two widest models over what narrower ones predict; hollow: vocabulary fixed."""
-    told, came = (pick(data, panel=panel).set_index(["what", "x"]) for panel in ("predicted", "came"))
-    for (arm, line), (what, x) in ((key[0].split(", "), key) for key in told.index):
-        ahead, after = told.loc[(what, x)], came.loc[(what, x)]
-        bars = {"xerr": error_bars(ahead)[:, None], "yerr": error_bars(after)[:, None]}
-        axes.errorbar(ahead["value"], after["value"], **bars, **look(arm, hollow=line == "fixed", joined=False))
-    span = [min(axes.get_xlim()[0], axes.get_ylim()[0]), max(axes.get_xlim()[1], axes.get_ylim()[1])]
-    axes.plot(span, span, color="black", lw=0.6)
-    for arm in STEM:
-        axes.plot([], [], ARM_MARKER[arm], color=ARM_COLOUR[arm], label=ARM_LABEL[arm])
-    axes.plot([], [], "o", color=PLAIN, mfc="white", label="vocabulary fixed")
-    axes.plot([], [], "o", color=PLAIN, label="vocabulary grown")
-    axes.set(xlabel="predicted (%)", ylabel="came out (%)")
-
-
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
-    """Draw leads along both lines of sizes, leads next to controls, and what was predicted."""
-    titles = dict(
-        zip("abcd", (*TITLES.values(), "Memory, STEM, equal size", "Predicted from narrower models"), strict=True)
-    )
-    figure, grid = sheet("ab;cd", 6.2, titles)
+    """Draw leads along both lines of sizes, and leads next to controls."""
+    titles = dict(zip("abc", (*TITLES.values(), "Memory, STEM, equal size"), strict=True))
+    figure, grid = sheet("aab;aac", 6.2, titles)
     draw_leads(grid["a"], data, "fixed")
     draw_leads(grid["b"], data, "grown")
     draw_compared(grid["c"], data, scores)
-    draw_predicted(grid["d"], data)
-    for letter in "cd":
-        grid[letter].legend(fontsize=SMALLEST)
+    grid["c"].legend(fontsize=SMALLEST, loc="lower left")
     return figure
 
 
