@@ -23,7 +23,6 @@ from stemrepro.report.style import (
     SMALL,
     SMALLEST,
     draw_means,
-    error_bars,
     look,
     note,
     sheet,
