@@ -40,6 +40,8 @@ def draw_ranks(axes: Axes, data: pd.DataFrame, track: str, order: list[str]) -> 
     values = rows.set_index(["panel", "what"])["value"]
     ranked = [arm for arm in order if ("rank", arm) in values.index]
     draw_forest(axes, rows[(rows["panel"] == "lead") & rows["what"].isin(ranked)], order, LEAD)
+    if len(ranked) < 2:  # dense alone, whose lead over itself is 0
+        axes.set_xlim(-1, 1)
     name_rows(axes, order)
     axes.tick_params(labelleft=axes.get_subplotspec().is_first_col())
     for place, arm in enumerate(order):

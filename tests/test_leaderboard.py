@@ -7,7 +7,7 @@ from analysis.leaderboard import collect, draw
 from stemrepro.common.errors import UserError
 from stemrepro.measures.base import requirement
 from stemrepro.measures.catalog import load
-from stemrepro.measures.leaderboard import FROZEN, WIDEST, costs, no_gain_of
+from stemrepro.measures.leaderboard import FROZEN, SHAPES, costs, no_gain_of
 from stemrepro.measures.protocol import check_one_plan
 from stemrepro.measures.scores import Scores
 from stemrepro.report.style import settle, use_style
@@ -41,10 +41,11 @@ def test_methods_stand_in_the_order_of_their_losses(scores):
     methods = [arm for arm in scores.recipe.arms if not scores.catalog.arms[arm].is_control]
     assert len(methods) == METHODS
     shapes = data[data["panel"] == "shape"].set_index(["what", "x"])["value"]
-    assert list(shapes[shapes > WIDEST].index) == [("joint-token-mixture", "parameters")]
+    odd = {place for place in shapes[~shapes.between(*SHAPES)].index if place[0] in methods}
+    assert odd == {(arm, "parameters") for arm in ("joint-token-mixture", "joint-token", "engram", "over-encoding")}
     for track in ("FLOPs", "parameters", "time", "FLOPs, width 16"):
         values = data[data["x"] == track].set_index(["panel", "what"])["value"]
-        ranked = [arm for arm in values["lead"].index if arm in methods and values["shape", arm] <= WIDEST]
+        ranked = [arm for arm in values["lead"].index if arm in methods and 2 <= values["shape", arm] <= 4]
         assert values["rank"].loc[list(reversed(ranked))].tolist() == list(range(1, len(ranked) + 1))
         assert values["lead", "dense"] == 0
         assert set(values["rank"].index) == set(ranked)

@@ -24,8 +24,8 @@ FROZEN = ("stem-frozen", "values-frozen", "ple-frozen", "over-encoding-frozen", 
 """Controls: a memory whose rows never learn."""
 FLOPS, SIZE, TIME = "FLOPs", "parameters", "time"
 """Tracks, by what all arms have equal."""
-WIDEST = 8.0
-"""Widest FFN that is ranked, in widths of the model: twice the usual one. Wider ones are shapes that nobody trains."""
+SHAPES = 2.0, 4.0
+"""FFNs that are ranked, from so many widths of the model to so many. Others are shapes that nobody trains."""
 
 
 class Standing(NamedTuple):
@@ -100,12 +100,12 @@ def tracks(scores: Scores) -> dict[str, str]:
 
 
 def places(scores: Scores, track: str) -> list[Standing]:
-    """Return the places of a track's methods; controls have none, nor untuned ones, nor shapes beyond WIDEST."""
+    """Return the places of a track's methods; controls have none, nor untuned ones, nor shapes outside of SHAPES."""
     leads = {}
     for arm in scores.recipe.arms_at(track):
         fields = scores.catalog.arms[arm]
         tuned = scores.scale.tuned_of(arm, fields.family) is not None
-        if tuned and not fields.is_control and costs(scores, arm, track)["shape"] <= WIDEST:
+        if tuned and not fields.is_control and SHAPES[0] <= costs(scores, arm, track)["shape"] <= SHAPES[1]:
             leads[arm] = lead(scores, "dense", arm, track).differences
     return standings(leads)
 

@@ -8,7 +8,7 @@ import pandas as pd
 from stemrepro.common.files import atomic_write, damaged
 from stemrepro.config.catalog import Catalog
 from stemrepro.measures.catalog import load
-from stemrepro.measures.leaderboard import FLOPS, WIDEST, size
+from stemrepro.measures.leaderboard import FLOPS, SHAPES, size
 from stemrepro.report.page_parts import LEADERBOARD, cell, folder_of, shown
 
 RANKED = ("rank", "best rank", "worst rank", "ahead of the next", "lead")
@@ -29,7 +29,8 @@ As numbers: [{{name}}.csv]({{name}}.csv). Commit, machine and hashes: `{{folder}
 *Rank*: the ranks that a method may have, at 95% for that method alone, over its pairs with all others.
 *Loss below dense's*: in % of dense's bits, with its 95% interval over seeds.
 *Ahead of the next*: the probability that its loss is below that of the method in the next row.
-*d_ff / width*: of the FFN. Beyond {WIDEST:g} is a shape that nobody trains: the row says *shape* and has no rank.
+*d_ff / width*: of the FFN. Nobody trains less than {SHAPES[0]:g} or more than {SHAPES[1]:g}.
+Such a row says *shape* and has no rank.
 *Active*: parameters without tables and without experts that a token doesn't use. *Bytes*: of numbers of two bytes.
 *Step time*: over dense's, where the model was timed.
 """
@@ -63,7 +64,7 @@ def _words(row: dict[str, Any]) -> list[str]:
     best, worst = row["best_rank"], row["worst_rank"]
     rank = f"{best:.0f}" if best == worst else f"{best:.0f} to {worst:.0f}"
     if pd.isna(row["rank"]):
-        unranked = "shape" if row["shape"] > WIDEST else "no study"
+        unranked = "no study" if SHAPES[0] <= row["shape"] <= SHAPES[1] else "shape"
         rank = "control" if row["method"].endswith("(control)") else unranked
     lead = "0" if row["arm"] == "dense" else f"{row['lead_percent']:.2f} ({row['ci_low']:.2f} to {row['ci_high']:.2f})"
     ahead = "" if pd.isna(row["ahead"]) else ">99%" if row["ahead"] > 0.99 else f"{100 * row['ahead']:.0f}%"
