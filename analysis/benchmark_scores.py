@@ -18,6 +18,9 @@ from stemrepro.verdicts.effect import Effect, Unmeasured
 
 PAPER_ARMS = ("dense", "stem-third", "stem-half", "stem-full")
 ROWS = {
+    "cloze": "next word\nof prose",
+    "agreement": "verb after\na noun",
+    "agreement_far": "verb after\nanother noun",
     "held_out": "held-out\nbenchmarks",
     "recall": "facts\n(recall)",
     "recall:seen": "facts seen\n(recall)",

@@ -104,6 +104,7 @@ FILES = {
     "facts": "{mix}/corpus/facts.json",
     "corpus": "{mix}/corpus/corpus.parquet",
     "items": "{mix}/items",
+    "blend": "{scale}/mid/blocks/index.json",
 }
 """What scoring reads below data/, by argument."""
 
@@ -244,6 +245,9 @@ SCORE_KINDS = {
             "words": by_seed(token=NUMBERED, at=NUMBERED, tokens=COUNT, nats=POSITIVE),
         },
         "evaluation",
+    ),
+    "elsewhere": ScoreKind(
+        {"elsewhere": by_seed(source=NAMED, tokens=COUNT, nats=POSITIVE, bytes=COUNT)}, "evaluation", files=("blend",)
     ),
     "reasoning": ScoreKind(
         {

@@ -1,18 +1,26 @@
 """Mid-training on a blend of texts: metrics of recipes/mid_training.yaml."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.recipe import Recipe
 from stemrepro.measures import losses
 from stemrepro.measures.losses import arm_losses
+from stemrepro.measures.reading import arm_table
 from stemrepro.measures.reasoning import prompts_fit, score
 from stemrepro.measures.scores import Scores
-from stemrepro.verdicts.effect import Effect
+from stemrepro.verdicts.effect import Effect, Unmeasured
 
-__all__ = ["anew", "despite", "loss", "prompts_fit", "score", "sightings"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["anew", "despite", "loss", "prompts_fit", "score", "sightings", "unread"]
 KEPT, ANEW = "mid", "mid-anew"
 """The variants of the stage: tables carried over, and drawn again as the official code does."""
 
@@ -40,6 +48,19 @@ def anew(scores: Scores, high: str, low: str, text: Text, at: Stage = KEPT) -> E
     """
     _check_drawn(scores, "anew", high, low)
     return losses.contrast(arm_losses(scores, high, f"{at}-anew"), arm_losses(scores, high, at), text)
+
+
+def unread(scores: Scores, high: str, low: str, text: Literal["mathematics", "code"]) -> Effect:
+    """Lead before the stage on text of a kind that no run has read, in % of the first arm's bits per byte."""
+    first, second = (_bits(arm_table(scores, "elsewhere", arm), text) for arm in (high, low))
+    return Effect(100 * (1 - second / first))
+
+
+def _bits(rows: pd.DataFrame, source: str) -> np.ndarray:
+    of_source = rows[rows["source"] == source]
+    if of_source.empty:
+        raise Unmeasured(f"no held-out text of {source} was scored")
+    return (of_source["nats"] / np.log(2) / of_source["bytes"]).to_numpy()
 
 
 def sightings(scores: Scores, at: Stage) -> float:

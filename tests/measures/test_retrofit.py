@@ -1,12 +1,13 @@
 """Metrics of the retrofit and of mid-training, on made-up losses."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.measures import mid_training, retrofit
 from stemrepro.measures.scores import Scores
-from tests.made_up import write_arms
+from tests.made_up import write_arms, write_scores
 
 PROSE = {
     "dense": (3.80, 3.82),
@@ -55,3 +56,15 @@ def test_tables_drawn_anew_are_compared_with_those_that_were_kept(catalog, tmp_p
     np.testing.assert_allclose(mid_training.loss(scores, "dense", "stem-full", "prose").differences, 0.3)
     with pytest.raises(UserError, match="metric 'anew' of dense and stem-full"):
         mid_training.anew(scores, "dense", "stem-full", "prose")
+
+
+def test_a_lead_on_unread_text_is_in_percent_of_bits(catalog, tmp_path):
+    """Two seeds; nats and bytes are sums, and every source is by itself."""
+    lines = pd.DataFrame(
+        {"seed": [0, 0, 1, 1], "source": ["code", "mathematics"] * 2, "tokens": 10, "bytes": [20, 40, 20, 40]}
+    )
+    for arm, nats in (("dense", [30.0, 30.0, 40.0, 50.0]), ("stem-full", [27.0, 33.0, 38.0, 50.0])):
+        write_scores(tmp_path, "elsewhere", arm, 2, {"elsewhere": lines.assign(nats=nats)})
+    scores = Scores("mid_training", catalog, "laptop", tmp_path)
+    np.testing.assert_allclose(mid_training.unread(scores, "dense", "stem-full", "code").differences, (10, 5))
+    np.testing.assert_allclose(mid_training.unread(scores, "dense", "stem-full", "mathematics").differences, (-10, 0))
