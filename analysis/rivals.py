@@ -22,20 +22,18 @@ from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, GAIN, PLAIN, draw_mean
 from stemrepro.verdicts.effect import Effect
 
 PAIRS = ("0", "1-3", "4-31", "32+")
-SPLIT = ("stem-full", "token-only", "ngram-table", "value-embeddings", "dense-equal-size")
+SPLIT = ("stem-full", "token-only", "ngram-table", "dense-equal-size")
 DEARER = 1.1
 """Times dense's FLOPs from which a mark is hollow."""
 NAMED = {
     "ngram-table": ("right", -7, 0),
     "stem-full": ("right", -7, -7),
     "dense-equal-size": ("right", -7, 7),
-    "bigram-input": ("right", -7, 6),
     "stem-third": ("right", -6, 5),
     "token-only": ("right", -7, 5),
     "stem-frozen": ("right", -7, 6),
-    "topk-moe": ("right", -7, -9),
-    "value-embeddings": ("left", -8, -21),
-    "up-removed": ("left", 7, -14),
+    "topk-moe": ("right", -7, -13),
+    "up-removed": ("left", 14, -13),
 }
 """Arms that are named next to their mark, with the side of the name that is there, and where, in points."""
 

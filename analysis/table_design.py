@@ -78,10 +78,9 @@ def draw_vocabularies(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw gains over dense, by frequency of the input token, and by vocabulary."""
-    base = scores.catalog.variant(scores.recipe.compare_at)
     gains = pick(data, panel="loss").sort_values("value", ascending=False)
     order = list(gains["what"])
-    tokens = base.at(scores.scale).training.tokens / 1e6
+    tokens = scores.scale.training.tokens / 1e6
     titles = {"a": f"Gain after {tokens:.2g}M tokens", "b": "By count of the token", "c": "By vocabulary"}
     figure, grid = sheet("ab;ac", 5.8, titles)
     draw_forest(grid["a"], gains, order, GAIN)

@@ -55,6 +55,8 @@ def scored(sample, tmp_path_factory):
     folder = tmp_path_factory.mktemp("analyses")
     shutil.copytree(ROOT / "recipes", folder / "recipes")
     shutil.copytree(ROOT / "analysis", folder / "analysis")
+    design = folder / "recipes/table_design.yaml"
+    design.write_text(design.read_text().replace("scales: [tables]\n", ""))
     training = TINY["training"] | SHORT
     less = {"tuned": BEST, "evaluation": {"tokens": 128, "batch": 4}, "counting": TINY["counting"] | {"length": 1024}}
     tiny = TINY | {"training": training} | less

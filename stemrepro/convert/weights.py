@@ -21,7 +21,7 @@ NAMES = {
     "attention.value": "self_attn.v_proj",
     "attention.out": "self_attn.o_proj",
     **{f"ffn.{name}": f"mlp.{name}_proj" for name in ("gate", "up", "down")},
-    **{f"ffn.{name}": f"mlp.{name}" for name in ("table", "row_norm", "widen", "narrow", "project", "scale", "mix")},
+    **{f"ffn.{name}": f"mlp.{name}" for name in ("table", "row_norm", "widen", "scale", "mix")},
 }
 BY_PAIRS = "its rows are read by pairs of tokens, and the cache of transformers keeps no tokens"
 

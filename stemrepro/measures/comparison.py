@@ -18,11 +18,8 @@ from stemrepro.verdicts.effect import Effect, Untested
 from stemrepro.verdicts.rule import CONFOUNDED, TOO_SMALL
 
 OWN_RATES, OFFICIAL_INIT = "own-rate", "official-start"
-"""Variants at which arms are trained in another setting; after the name of the one that a recipe compares at."""
-WITH_TABLE = {
-    ("dense", "up-removed"): ("stem-dagger-full", "stem-full"),
-    ("dense", "up-removed-third"): ("stem-dagger", "stem-third"),
-}
+"""Variants at which arms are trained in another setting."""
+WITH_TABLE = {("dense", "up-removed"): ("stem-dagger-full", "stem-full")}
 """The pair without a table (up-projection kept, removed), and the same pair with one: a factorial."""
 UNINFORMED = ("stem-frozen", "stem-shuffled")
 """Arms whose rows hold nothing learnt of a token: random ones that never move, and ones dealt anew at every step."""
@@ -76,8 +73,7 @@ def at_setting(scores: Scores, setting: str, arm: str) -> ArmLosses | None:
     At own rates these are the scale's own losses where the family's best rate is the common one. They are None where
     the scale doesn't know that rate.
     """
-    at = scores.recipe.compare_at
-    runs = variant_losses(scores, arm).get(setting if at == MAIN else f"{at}-{setting}")
+    runs = variant_losses(scores, arm).get(setting)
     if setting != OWN_RATES:
         return runs
     if (common := own_is_common(scores, arm)) is None:

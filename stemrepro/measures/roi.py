@@ -38,9 +38,10 @@ def flops_to(flops: np.ndarray, loss: np.ndarray, target: float) -> float:
 
 def _log_accuracy(scores: Scores, high: str, low: str, floor: float = 0.0) -> Effect:
     with np.errstate(invalid="ignore", divide="ignore"):
-        one, other = (arm_items(scores, arm).whole().sample("accuracy", GROUP).by_seed for arm in (high, low))
-        ratio = np.log(one - floor) - np.log(other - floor)
         between = items.contrast(arm_items(scores, high), arm_items(scores, low), "accuracy", GROUP)
+        samples = (arm_items(scores, arm).sample("accuracy", GROUP) for arm in (high, low))
+        one, other = (sample.by_seed[: between.seeds] for sample in samples)
+        ratio = np.log(one - floor) - np.log(other - floor)
         above = other.mean() - floor
         item_se = float(between.item_se / above) if above > 0 else float("nan")  # of a logarithm, to first order
     return Effect(ratio, item_se)

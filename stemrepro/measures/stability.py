@@ -1,10 +1,8 @@
 """Loss spikes of whole runs, and short runs at ever higher learning rates, from losses and norms of every step.
 
-Of short runs: the rate up to which they learn more than token frequencies, how much of the loss the rate decides, and
-how many blow up.
+Of short runs: the rate up to which they learn more than token frequencies, and how much of the loss the rate decides.
 """
 
-from collections.abc import Iterable
 from itertools import product
 
 import numpy as np
@@ -130,45 +128,27 @@ def sensitivity(runs: list[ArmLosses]) -> np.ndarray:
     return np.trapezoid(loss, at, axis=0) / (at[-1] - at[0]) - loss.min(axis=0)
 
 
-def blown_up(arm: ArmLosses, vocab: int) -> np.ndarray:
-    """Return whether a run's loss became NaN, or ended above its first value or that of a uniform guess, by seed."""
-    return ~(end(arm) <= np.minimum(start(arm), np.log(vocab)))
-
-
 def first_mark(arm: ArmLosses) -> np.ndarray:
     """Return the prose loss at the first mark of training, by seed."""
     curve = arm.whole().curve
     return curve[curve.tokens == curve.tokens.min()].sort_values("seed")["prose"].to_numpy()
 
 
-def blown_up_share(runs: Iterable[ArmLosses], vocab: int) -> np.ndarray:
-    """Return the share of runs that blew up, by seed."""
-    return np.mean([blown_up(arm, vocab) for arm in runs], axis=0)
-
-
-def short_runs(scores: Scores, arm: str, own: bool = False, clipped: bool = True) -> dict[str, ArmLosses]:
+def short_runs(scores: Scores, arm: str) -> dict[str, ArmLosses]:
     """Return an arm's short runs by variant: these differ from the scale in learning rate and budget alone.
 
-    They have the smallest budget of the variants with another learning rate than the scale's. `own`: at its family's
-    own table rate, where it was trained so; else at the common one. `clipped`: only those clipped as the scale is.
+    They have the smallest budget of the variants with another learning rate than the scale's. Where the recipe has some
+    at multiples of its family's own rate, these.
     """
     runs = variant_losses(scores, arm)
     variants = {name: scores.catalog.variants[name] for name in runs}
     budget = min((variant.tokens for variant in variants.values() if variant.learning_rate != 1), default=0)
     short: dict[bool, dict[str, ArmLosses]] = {True: {}, False: {}}
     for name, one in variants.items():
-        clip = 1.0 if clipped else one.clip
-        plain = Variant(tokens=one.tokens, learning_rate=one.learning_rate, tuned=one.tuned, clip=clip)
+        plain = Variant(tokens=one.tokens, learning_rate=one.learning_rate, tuned=one.tuned)
         if one.tokens == budget and one == plain:
             short[one.tuned][name] = runs[name]
-    return (own and short[True]) or short[False]
-
-
-def long_runs(scores: Scores, arm: str) -> dict[str, ArmLosses]:
-    """Return an arm's runs at other learning rates than the scale's that are longer than short ones, by variant."""
-    runs, variants = variant_losses(scores, arm), scores.catalog.variants
-    tokens = {name: variants[name].tokens for name in runs if variants[name].learning_rate != 1}
-    return {name: runs[name] for name, count in tokens.items() if count > min(tokens.values())}
+    return short[True] or short[False]
 
 
 def _spikes(scores: Scores, high: str, low: str, series: str, own: bool) -> Effect | None:
@@ -192,31 +172,31 @@ def early(scores: Scores, high: str, low: str, own: bool = False) -> Effect | No
     return difference(*map(first_mark, pair)) if pair else None
 
 
-def _tried(scores: Scores, high: str, low: str, own: bool) -> tuple[list[ArmLosses], list[ArmLosses]] | None:
-    """Return two arms' short runs; None at own rates unless both were tried at the same multiples of theirs."""
-    one, other = (short_runs(scores, arm, own=own) for arm in (high, low))
-    if not (one and other):
-        raise Unmeasured("there are no short runs at high rates")
-    if own:
-        if pair_of_losses(scores, high, low, own=True) is None:
-            return None
-        for arm, runs in ((high, one), (low, other)):
-            # It has none at its own rate, which is another than the common one.
-            if runs.keys() == short_runs(scores, arm).keys() and not own_is_common(scores, arm):
-                return None
-        rates = [sorted(scores.catalog.variants[name].learning_rate for name in runs) for runs in (one, other)]
-        if rates[0] != rates[1]:
-            return None
+def _tried(scores: Scores, high: str, low: str) -> tuple[list[ArmLosses], list[ArmLosses]]:
+    """Return two arms' short runs; Unmeasured unless both were tried at the same multiples of a rate.
+
+    Else the one that was also tried at lower ones would seem more sensitive.
+    """
+    one, other = (short_runs(scores, arm) for arm in (high, low))
+    rates = [sorted(scores.catalog.variants[name].learning_rate for name in runs) for runs in (one, other)]
+    if not one or rates[0] != rates[1]:
+        raise Unmeasured(f"{high} and {low} have no short runs at the same high rates")
     return list(one.values()), list(other.values())
 
 
-def learning_rate_limit(scores: Scores, high: str, low: str, own: bool = False) -> Effect | None:
+def _at_own_rates(scores: Scores, *arms: str) -> bool:
+    """Tell whether arms' short runs are at their own studied settings, which aren't the common ones of all."""
+    variants, common = scores.catalog.variants, [own_is_common(scores, arm) for arm in arms]
+    tuned = [all(variants[name].tuned for name in short_runs(scores, arm)) for arm in arms]
+    return None not in common and not all(common) and all(map(any, zip(common, tuned, strict=True)))
+
+
+def learning_rate_limit(scores: Scores, high: str, low: str) -> Effect:
     """Log2 of the learning rate, over the scale's, from which on a short run learns no more than token frequencies.
 
     Unmeasured where no run of either arm reaches one.
     """
-    if (tried := _tried(scores, high, low, own)) is None:
-        return None
+    tried = _tried(scores, high, low)
     neither = np.logical_and(*map(unlimited, tried))
     if neither.any():
         lost = f"in {neither.sum()} of {len(neither)} seeds both arms"
@@ -225,28 +205,12 @@ def learning_rate_limit(scores: Scores, high: str, low: str, own: bool = False) 
 
 
 def rate_sensitivity(scores: Scores, high: str, low: str, own: bool = False) -> Effect | None:
-    """Short runs' mean loss over the learning rates tried less the lowest."""
-    tried = _tried(scores, high, low, own)
-    return difference(*map(sensitivity, tried)) if tried else None
+    """Short runs' mean loss over the learning rates tried less the lowest.
 
-
-def blow_ups(scores: Scores, high: str, low: str) -> Effect:
-    """Share of short runs, clipped or not, that end above their first loss or a uniform guess, or at NaN."""
-    return _more_blow_ups(scores, "short", *(short_runs(scores, arm, clipped=False) for arm in (high, low)))
-
-
-def long_blow_ups(scores: Scores, high: str, low: str) -> Effect:
-    """Share of the longer runs at high learning rates that end above their first loss or a uniform guess, or at NaN."""
-    return _more_blow_ups(scores, "longer", long_runs(scores, high), long_runs(scores, low))
-
-
-def _more_blow_ups(scores: Scores, kind: str, *by_variant: dict[str, ArmLosses]) -> Effect:
-    if not all(by_variant):
-        raise Unmeasured(f"there are no {kind} runs at high rates")
-    one, other = (blown_up_share(runs.values(), scores.scale.model.vocab) for runs in by_variant)
-    if not (one.any() or other.any()):
-        raise Unmeasured("no run of either arm blew up at any rate that was tried")
-    return difference(one, other)
+    `own` only asks whether these are multiples of each arm's own rate.
+    """
+    tried = _tried(scores, high, low)
+    return None if own and not _at_own_rates(scores, high, low) else difference(*map(sensitivity, tried))
 
 
 @condition(TOO_SHORT)

@@ -2,25 +2,13 @@
 
 import numpy as np
 
-from stemrepro.measures import comparison, losses
-from stemrepro.measures.comparison import Frequency, Source, no_gain_without_information, variant_losses
+from stemrepro.measures import losses
+from stemrepro.measures.comparison import loss, no_gain_without_information, variant_losses
 from stemrepro.measures.losses import ArmLosses, arm_losses, paired
 from stemrepro.measures.scores import Scores
 from stemrepro.verdicts.effect import Effect
 
 __all__ = ["loss", "no_gain_without_information", "vocabulary"]
-
-
-def loss(
-    scores: Scores, high: str, low: str, source: Source, frequency: Frequency | None = None, own: bool = False
-) -> Effect | None:
-    """Loss in nats per token, every source of a mix the same weight; or of a bucket of the input token's count.
-
-    At own rates it is of dense against STEM full alone: those of the other arms are not known.
-    """
-    if own and not ({high, low} <= {"dense", "stem-full"} and source == "prose"):
-        return None
-    return comparison.loss(scores, high, low, source, frequency=frequency, own=own)
 
 
 def vocabularies(scores: Scores, arm: str) -> dict[int, ArmLosses]:

@@ -74,7 +74,7 @@ class ModelConfig:
             None: 1 / sqrt(width) (official code).
         table_init: "xavier" (std sqrt(2 / (V + d_ff)), the official main branch), "small" (std 0.02) or "normal" (1).
         table_shared: one table for all replaced layers.
-        rank: width of a narrow table (stem-lowrank, ple, per-layer-embeddings), or of a head's rows (engram).
+        rank: width of a narrow table (stem-lowrank, per-layer-embeddings), or of a head's rows (engram).
         experts, top_k: experts of a mixture, and how many of them a token uses; or how many of its `slots` rows.
         value_layers: layers whose attention adds a table row to its values.
         rope_base: base of the rotary angles.

@@ -30,8 +30,8 @@ def show(monkeypatch):
         ("dense@rung-1", "scales/laptop.yaml", "width 32"),
         ("dense@rung-1", "variant rung-1", "learning_rate 0.032"),
         ("dense@rung-1", "defaults", "embedding_rate_factor 1"),
-        ("stem-full@half-own-rate", "tuned", "learning_rate 0.0175409"),
-        ("stem-full@half-own-rate", "variant half-own-rate", "tokens 409600"),
+        ("stem-full@own-rate", "tuned", "learning_rate 0.0175409"),
+        ("stem-full@rate-1-own", "variant rate-1-own", "tokens 102400"),
         ("stem-full@width-64-table-rate", "width rule", "learning_rate 0.008"),
         ("stem-full@width-64-table-rate", "variant width-64-table-rate", "table_rate_factor 2"),
         ("dense-equal-flops", "arm dense-equal-flops", "ffn_width"),
@@ -52,7 +52,7 @@ def test_rates_step_by_step(show):
 
 
 def test_the_scale_is_that_of_a_recipe_that_asks(catalog):
-    asked = {"dense": "laptop", "dense@rung-1": "ladder", "dense@people-sixth": "capacity", "ple@rung-1": "laptop"}
+    asked = {"dense": "laptop", "dense@rung-1": "ladder", "dense@people-sixth": "capacity", "jtok@rung-1": "laptop"}
     assert {text: home_scale(catalog, Address.parse(text)) for text in asked} == asked
 
 

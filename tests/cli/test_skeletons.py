@@ -50,12 +50,12 @@ def test_every_network_makes_an_arm_that_is_valid(folder, ffn):
 
 
 def test_a_recipe_is_the_last_one_and_its_claim_can_be_judged(folder):
-    new_recipe("mine", ["dense", "stem-half", "ple"], folder)
+    new_recipe("mine", ["dense", "stem-half", "jtok"], folder)
     name, recipe = list(load(folder).recipes.items())[-1]
-    assert (name, recipe.arms) == ("mine", ("dense", "stem-half", "ple"))
+    assert (name, recipe.arms) == ("mine", ("dense", "stem-half", "jtok"))
     (claim,) = recipe.claims.values()
-    assert claim.arms == ("dense", "ple")  # the last is the one that the claim is about
-    assert claim.sentence == "ple ends below dense."
+    assert claim.arms == ("dense", "jtok")  # the last is the one that the claim is about
+    assert claim.sentence == "jtok ends below dense."
 
 
 def test_a_method_is_entered_with_what_others_have(folder):
@@ -94,10 +94,10 @@ def test_an_arm_that_exists_is_entered_as_it_is(folder):
         (lambda folder: new_arm("null", "stem", folder), "'null' is no name: YAML reads it as something else"),
         (lambda folder: new_arm("mine", "link/x.py:Rows", folder), "below the repository's root"),
         (lambda folder: new_arm("mine", "my/x.py:Rows()", folder), "ffn 'my/x.py:Rows\\(\\)' is unknown"),
-        (lambda folder: new_recipe("rivals", ["dense", "ple"], folder), "exists already"),
+        (lambda folder: new_recipe("rivals", ["dense", "jtok"], folder), "exists already"),
         (lambda folder: new_recipe("mine", ["dense"], folder), "name two or more"),
         (lambda folder: new_recipe("mine", ["dense", "dense"], folder), "name each arm once"),
-        (lambda folder: new_recipe("train", ["dense", "ple"], folder), "a stage of the pipeline is called 'train'"),
+        (lambda folder: new_recipe("train", ["dense", "jtok"], folder), "a stage of the pipeline is called 'train'"),
     ],
 )
 def test_mistakes_write_nothing(folder, make, words, tmp_path_factory):

@@ -84,6 +84,7 @@ MIXES, ARMS, VARIANTS, LAPTOP, SMOKE = "mixes", "arms", "variants", "scales/lapt
 LOSS, DESIGN, RIVALS, AUDIT = "validation_loss", "table_design", "rivals", "paper_audit"
 GAIN, BELOW = ["no_gain_without_information"], ["token_only_below_three_quarters"]
 DEEP = {"deep": {"extends": {"after": "mid"}}, "longer-8/extends/after": "deep"}
+FLOPS = ["stem-full", "dense-equal-flops"]
 NAMED_TWICE = {"estimates/equal-flops": {"label": "", "metric": {"loss": "prose"}}}
 
 
@@ -123,7 +124,7 @@ NAMED_TWICE = {"estimates/equal-flops": {"label": "", "metric": {"loss": "prose"
         (VARIANTS, {"mid/extends/txt": "own"}, r"unknown key 'mid\.extends\.txt'; did you mean 'text'"),
         (VARIANTS, {"wide-rung-1/width": 9}, r"token_ladder\.yaml: \S+@wide-rung-1 at scale '\w+': width \S+ with"),
         (VARIANTS, DEEP, r"dense@longer-8 .*: it resumes from 'deep', which resumes from 'mid'; two stages"),
-        (VARIANTS, {"longer-8/extends/after": "half-vocab-4"}, r"'half-vocab-4', which has 'vocab'; tokens, learning"),
+        (VARIANTS, {"longer-8/extends/after": "vocab-4"}, r"'vocab-4', which has 'vocab'; tokens, learning"),
         (VARIANTS, {"second-half-mean-row/extends/after": "second-half"}, r"resumes from 'half'; .* stands alone"),
         (LOSS, {"estimates/token-part/metrik": "prose"}, r"'estimates\.token-part\.metrik'; did you mean 'metric'\?"),
         (LOSS, {"arms+": "stem-tenth"}, r"arm 'stem-tenth' is unknown; did you mean 'stem-late'"),
@@ -135,16 +136,24 @@ NAMED_TWICE = {"estimates/equal-flops": {"label": "", "metric": {"loss": "prose"
         (LOSS, {"+token-part/requires": ["spikes_expected"]}, r"condition 'spikes_expected' is unknown"),
         (DESIGN, {"+random-rows/requires": GAIN}, r"claim 'random-rows': .* looks at the claim's own contrast"),
         (DESIGN, {"+vocabulary/requires": GAIN}, r"unit must be nats/token \(got 'bits/byte a doubling'\)"),
-        (DESIGN, {"variants/haf": {}}, r"table_design\.yaml: variant 'haf' is unknown; did you mean 'half'\?"),
-        (DESIGN, {"variants/half-own-rate": {"arms": ["ple"]}}, r"half-own-rate names 'ple', which is not among"),
+        (DESIGN, {"variants/vocab": {}}, r"table_design\.yaml: variant 'vocab' is unknown; did you mean 'vocab-4'\?"),
+        (DESIGN, {"variants/own-rate": {"arms": ["jtok"]}}, r"own-rate names 'jtok', which is not among"),
         (DESIGN, {"compare_at": "halb"}, r"compare_at 'halb' is no variant at which all of the recipe's arms are tr"),
         ("retrofit", {"variants/half": None}, r"its 5 seeds resume from those of dense@half, .* asks for 0"),
         ("benchmark_scores", {"estimates/recall/metric": {"accuracy": "chess"}}, r"task 'chess' is unknown \(this"),
-        (RIVALS, {"arms+": "ple"}, r"rivals\.yaml: .*names an arm twice"),
-        (RIVALS, {"estimates/over-jtok/arms": ["jtok"]}, r"estimates\.over-jtok: .*two arms, or none .*, not 1"),
-        (RIVALS, {"estimates/over-jtok/arms": None}, r"'over-jtok': metric 'loss' is a contrast, which needs arms"),
+        (RIVALS, {"arms+": "topk-moe"}, r"rivals\.yaml: .*names an arm twice"),
+        (
+            RIVALS,
+            {"estimates/table-at-equal-flops/arms": ["dense"]},
+            r"estimates\.table-at-equal-flops: .*two arms, or none .*, not 1",
+        ),
+        (
+            RIVALS,
+            {"estimates/table-at-equal-flops/arms": None},
+            r"'table-at-equal-flops': metric 'loss' is a contrast, which needs arms",
+        ),
         (RIVALS, NAMED_TWICE, r"'equal-flops' has the name of a claim"),
-        (RIVALS, {"estimates/over-jtok/arms": ["stem-full", "dense-equal-flops"]}, r"asks what 'equal-flops' asks"),
+        (RIVALS, {"estimates/table-at-equal-flops/arms": FLOPS}, r"asks what 'equal-flops' asks"),
         (LOSS, {"+third-below-dense/paper": {"cells": ["fig-1b/lead/16k"]}}, r"'fig-1b/lead/16k' is empty"),
         (LOSS, {"+third-below-dense/paper": {"cells": ["fig-1b/lead/8k"] * 3}}, r"one or two cells .*, not 3"),
         ("paper", {"table-4/rows/dense": [1.0]}, r"paper\.yaml: table-4\.rows\.dense has 1 cells for 11 columns"),
@@ -166,9 +175,8 @@ def test_mistakes_are_named(folder, file, changes, words):
 def test_a_condition_needs_a_control(folder):
     def change(recipe):
         as_claim(recipe, "half-below-dense")["requires"] = GAIN
-        recipe["arms"] = [arm for arm in recipe["arms"] if arm not in ("stem-frozen", "stem-shuffled")]
-        gone = ("variants", "more_seeds", "estimates/frozen-rows", "estimates/shuffled-rows")
-        put(recipe, dict.fromkeys(gone))
+        recipe["arms"].remove("stem-frozen")
+        del recipe["estimates"]["frozen-rows"]
 
     edit(folder / "validation_loss.yaml", change)
     with pytest.raises(UserError, match="needs the arm 'stem-frozen' or 'stem-shuffled'; add one to the recipe's arms"):

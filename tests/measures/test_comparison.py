@@ -6,7 +6,7 @@ import pytest
 from stemrepro.common.errors import UserError
 from stemrepro.config.scale import TunedSettings
 from stemrepro.measures import comparison
-from stemrepro.measures.comparison import OFFICIAL_INIT, OWN_RATES, at_setting, interaction, loss
+from stemrepro.measures.comparison import OWN_RATES, at_setting, interaction, loss
 from stemrepro.measures.losses import arm_losses
 from stemrepro.verdicts.effect import Untested
 from tests.made_up import made, write_arm, write_arms, write_scores
@@ -101,14 +101,7 @@ def test_the_official_init_needs_both_arms_there(catalog, arms, tmp_path):
     write_arm(tmp_path, "dense@official-start", [3.5, 3.6, 3.7])
     scores = made(catalog, GRAVEYARD, tmp_path)
     assert comparison.official(scores, "dense", "stem-full").differences == pytest.approx([0.5, 0.6, 0.7])
-    assert comparison.official(scores, "dense", "stem-frozen") is None
-
-
-def test_a_setting_is_that_of_the_bases_budget(catalog, tmp_path):
-    for recipe, before in (("table_design", "half-"), (GRAVEYARD, "")):
-        scores = made(catalog, recipe, tmp_path, tuned=BEST)
-        places = [at_setting(scores, setting, "stem-full").address.variant for setting in (OWN_RATES, OFFICIAL_INIT)]
-        assert places == [f"{before}own-rate", f"{before}official-start"]
+    assert comparison.official(scores, "dense", "stem-third") is None
 
 
 def test_a_memory_explains_less_than_three_quarters(graveyard):
@@ -164,6 +157,6 @@ def test_an_arm_is_read_once_of_the_seeds_that_the_recipe_has(catalog, arms, tmp
     assert arm_losses(scores, "dense") is arm_losses(scores, "dense")
     assert arm_losses(scores, "stem-full", "own-rate").address.variant == "own-rate"
     assert arm_losses(scores, "dense", "main") is arm_losses(scores, "dense")
-    assert arm_losses(scores, "blend").count == 3
+    assert arm_losses(scores, "stem-half").count == 3
     with pytest.raises(UserError, match="variant 'own-rte' is unknown; did you mean 'own-rate'"):
         arm_losses(scores, "stem-full", "own-rte")

@@ -77,31 +77,17 @@ def test_sensitivity_is_the_mean_over_log_rates_less_the_best():
     assert stability.sensitivity(arm) == pytest.approx([first, second])
 
 
-@pytest.mark.parametrize(
-    ("end", "start", "vocab", "expected"),
-    [
-        (np.nan, 7.0, 1024, True),
-        (6.9, 7.0, 1024, False),  # log 1024 is 6.931
-        (6.95, 7.0, 1024, True),  # below its start, above a uniform guess
-        (6.5, 6.0, 1024, True),  # above its start
-        (5.9, 6.0, 1024, False),
-        (6.95, 7.0, 2048, False),
-    ],
-)
-def test_a_run_blows_up_where_it_ends_above_its_start_or_a_uniform_guess(end, start, vocab, expected):
-    assert stability.blown_up(Ended((end,), 1.0, start), vocab).tolist() == [expected]
-
-
 WHOLE = {"loss": np.stack([falling(seed=0), falling(seed=1)]), "norm": np.stack([falling(seed=0), falling(seed=1)])}
 BEST = {"dense": TunedSettings(learning_rate=1), "stem-full": TunedSettings(learning_rate=1, table_rate_factor=8)}
 RUNS = {
-    "dense@rate-16": (5.0, 5.0), "dense@rate-64": (7.0, 7.0), "dense@rate-16-unclipped": (9.0, 9.0),
-    "stem-third@rate-16": (5.0, 5.0), "stem-third@rate-64": (7.0, 7.0), "stem-third@rate-16-unclipped": (6.0, 6.0),
+    "dense@rate-16": (5.0, 5.0), "dense@rate-64": (7.0, 7.0),
+    "stem-third@rate-16": (5.0, 5.0), "stem-third@rate-64": (7.0, 7.0),
     "stem-third@rate-16-own": (7.0, 7.0), "stem-third@rate-64-own": (7.0, 7.0),
 }  # fmt: skip
 """Ends of the short runs of two seeds; STEM bears less at its own rate."""
 PAIR = ("dense", "stem-third")
-SHORT = {arm: tuple(run.partition("@")[2] for run in RUNS if run.startswith(f"{arm}@")) for arm in PAIR}
+AT_COMMON = {"stem-third@rate-16-own": None, "stem-third@rate-64-own": None}
+"""Short runs of STEM that a recipe then lacks."""
 
 
 def spiking(loss=(), norm=()):
@@ -142,57 +128,40 @@ def build(catalog, tmp_path):
     return build
 
 
-def test_contrasts_at_the_common_rate(build):
+def test_contrasts_of_whole_runs(build):
     scores = build()
-
-    def differences(metric):
-        return metric(scores, *PAIR).differences.tolist()
-
-    assert differences(stability.spikes) == pytest.approx([1000 / 350, 0])
-    assert differences(stability.norm_spikes) == pytest.approx([-1000 / 350] * 2)
-    assert differences(learning_rate_limit) == [0, 0]  # unclipped variants and those at own rates are left out
-    assert differences(rate_sensitivity) == [0, 0]
-    assert differences(stability.blow_ups) == pytest.approx([2 / 3 - 1 / 3] * 2)  # of three runs each, clipped or not
-
-
-def test_contrasts_at_own_rates(build):
-    scores = build()
-
-    def differences(metric):
-        return metric(scores, *PAIR, own=True).differences
-
-    assert differences(learning_rate_limit) == pytest.approx([1.0, 1.0])  # dense half way from 16 to 64, STEM at 16
-    assert differences(rate_sensitivity) == pytest.approx([1.0, 1.0])  # dense 5 and 7, STEM 7 at both
-    assert differences(stability.spikes) == pytest.approx([1000 / 350])  # over the seeds that both have
-    for metric in (stability.spikes, stability.early, rate_sensitivity, learning_rate_limit):
+    assert stability.spikes(scores, *PAIR).differences == pytest.approx([1000 / 350, 0])
+    assert stability.norm_spikes(scores, *PAIR).differences == pytest.approx([-1000 / 350] * 2)
+    assert stability.spikes(scores, *PAIR, own=True).differences == pytest.approx([1000 / 350])  # seeds that both have
+    for metric in (stability.spikes, stability.early, rate_sensitivity):
         assert metric(scores, "dense", "dense", own=True) is None
 
 
-def test_at_own_rates_both_arms_need_the_same_rates(build):
+def test_short_runs_are_compared_at_own_rates_where_there_are_some(build):
+    scores = build()
+    assert learning_rate_limit(scores, *PAIR).differences == pytest.approx(
+        [1, 1]
+    )  # dense between 16 and 64, STEM at 16
+    assert rate_sensitivity(scores, *PAIR).differences == pytest.approx([1, 1])  # dense 5 and 7, STEM 7 at both
+    assert rate_sensitivity(scores, *PAIR, own=True).differences == pytest.approx([1, 1])
+    common = build(AT_COMMON)
+    for metric in (rate_sensitivity, learning_rate_limit):
+        assert metric(common, *PAIR).differences.tolist() == [0, 0]
+    assert rate_sensitivity(common, *PAIR, own=True) is None  # STEM's best rate is another than the common one
+
+
+def test_both_arms_need_the_same_multiples(build):
     """Else the one that was also tried at lower ones would seem more sensitive."""
     scores = build({"stem-third@rate-16-own": None})
     for metric in (rate_sensitivity, learning_rate_limit):
-        assert metric(scores, *PAIR, own=True) is None
-    assert stability.spikes(scores, *PAIR, own=True)
-
-
-def test_an_arm_without_short_runs_at_its_own_rate_is_not_taken_at_the_common_one(build):
-    """STEM's best rate is another than the common one, which is dense's."""
-    scores = build({"stem-third@rate-16-own": None, "stem-third@rate-64-own": None})
-    for pair in (PAIR, ("stem-third", "stem-third")):
-        assert rate_sensitivity(scores, *pair, own=True) is None
+        with pytest.raises(Unmeasured, match="dense and stem-third have no short runs at the same high rates"):
+            metric(scores, *PAIR)
 
 
 def test_where_both_bear_every_rate_neither_has_a_limit(build):
-    scores = build({f"{arm}@rate-64": (5.0, 7.0) for arm in PAIR})
+    scores = build(AT_COMMON | {f"{arm}@rate-64": (5.0, 7.0) for arm in PAIR})
     with pytest.raises(Unmeasured, match="in 1 of 2 seeds both arms learn more than token frequencies at every rate"):
         learning_rate_limit(scores, *PAIR)
-
-
-def test_where_nothing_blows_up_there_is_nothing_to_compare(build):
-    scores = build({f"{arm}@{name}": (5.0, 5.0) for arm in PAIR for name in SHORT[arm]})
-    with pytest.raises(Unmeasured, match="no run of either arm blew up at any rate that was tried"):
-        stability.blow_ups(scores, *PAIR)
 
 
 @pytest.mark.parametrize(
@@ -210,33 +179,20 @@ def test_dense_must_clear_token_frequencies_in_a_short_run(build, ends, tokens, 
 
 
 def test_a_short_run_differs_from_the_scale_in_rate_and_budget_alone(build):
-    """The one at the common rate among them; not those of other budgets, widths and initialisations."""
-    eighth, narrow = Variant(tokens=0.125), Variant(tokens=0.125, width=0.5)
-    variants = {"rate-1": eighth, "narrow": narrow, "half": Variant(tokens=0.5)}
+    """The one at the common rate among them; not those of other budgets, widths, clipping and initialisations."""
+    eighth, narrow, free = (Variant(tokens=0.125, **more) for more in ({}, {"width": 0.5}, {"clip": 1e9}))
+    variants = {"rate-1": eighth, "narrow": narrow, "free": free, "half": Variant(tokens=0.5)}
     scores = build({f"dense@{name}": (5.0, 5.0) for name in variants}, variants)
     assert list(short_runs(scores, "dense")) == ["rate-16", "rate-64", "rate-1"]
-    assert list(short_runs(scores, "dense", clipped=False)) == ["rate-16", "rate-64", "rate-16-unclipped", "rate-1"]
-    assert list(short_runs(scores, "dense", own=True)) == ["rate-16", "rate-64", "rate-1"]
-    assert list(short_runs(scores, "stem-third", own=True)) == ["rate-16-own", "rate-64-own"]
-
-
-def test_longer_runs_at_high_rates_are_counted_by_themselves(build):
-    variants = {"rate-2": Variant(learning_rate=2, clip=1e9)}
-    before = build()
-    with pytest.raises(Unmeasured, match="there are no longer runs at high rates"):
-        stability.long_blow_ups(before, *PAIR)
-    after = build({"dense@rate-2": (np.nan, 5.0), "stem-third@rate-2": (5.0, 5.0)}, variants)
-    for arm in PAIR:
-        assert short_runs(after, arm, clipped=False).keys() == short_runs(before, arm, clipped=False).keys()
-    assert stability.long_blow_ups(after, *PAIR).differences == pytest.approx([1.0, 0.0])
+    assert list(short_runs(scores, "stem-third")) == ["rate-16-own", "rate-64-own"]
 
 
 def test_without_runs_at_other_rates_there_are_none_to_compare(build):
     scores = build(dict.fromkeys(RUNS))
     assert short_runs(scores, "dense") == {}
     assert "and any share of the tokens" in stability.dense_clears_unigram(scores)
-    for metric in (stability.blow_ups, rate_sensitivity, learning_rate_limit):
-        with pytest.raises(Unmeasured, match="there are no short runs at high rates"):
+    for metric in (rate_sensitivity, learning_rate_limit):
+        with pytest.raises(Unmeasured, match="no short runs at the same high rates"):
             metric(scores, *PAIR)
 
 

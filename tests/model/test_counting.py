@@ -58,7 +58,6 @@ CLOSED = {
     "blend": (3 * W * F + 1, 3 * W * F, 0, V * F, F),
     "stem-interpolated": (3 * W * F, 3 * W * F, 0, V * F, F),
     "stem-lowrank": (2 * W * F + 5 * F, 2 * W * F + 5 * F, 0, V * 5, 5),
-    "ple": (3 * W * F + 2 * 5 * W, 3 * W * F + 2 * 5 * W, 0, V * 5, 5),
     "input-add": (3 * W * F, 3 * W * F, 0, V * W, W),
     "hash-moe": (4 * 3 * W * F, 2 * 3 * W * F, 2 * 3 * W * F, 0, 0),
     "topk-moe": (4 * 3 * W * F + 4 * W, 2 * 3 * W * F + 4 * W, 2 * 3 * W * F, 0, 0),
@@ -128,7 +127,7 @@ def test_a_file_of_ones_own_that_is_wrong(outside, text, words):
         ({"ffn": "topk-moe", "experts": 4, "top_k": 5}, "a token uses 1 to 4 experts"),
         ({"ffn": "hash-moe", "experts": 0}, "experts 0, top_k 1"),
         ({"ffn": "stem-slots", "slots": 0}, "slots 0: 'stem-slots' needs 1 or more rows per token"),
-        ({"ffn": "ple", "rank": 0}, "'ple' needs the width of its narrow table"),
+        ({"ffn": "stem-lowrank", "rank": 0}, "'stem-lowrank' needs the width of its narrow table"),
     ],
 )
 def test_what_a_network_needs(change, words):

@@ -56,10 +56,10 @@ def homes():
     }
 
 
-@pytest.mark.parametrize("ffn", ["stem", "stem-dagger", "gate-replaced", "token-only", "ple"])
+@pytest.mark.parametrize("ffn", ["stem", "stem-dagger", "gate-replaced", "token-only", "stem-lowrank"])
 @pytest.mark.parametrize("home", homes())
 def test_the_same_logits_in_every_home(ffn, home):
-    config = replace(CONFIG, ffn=ffn, rank=5 if ffn == "ple" else 0, value_layers=(1,))
+    config = replace(CONFIG, ffn=ffn, rank=5 if ffn == "stem-lowrank" else 0, value_layers=(1,))
     resident, moved = build(config, 3), build(config, 3)
     offloaded = offload(moved, **homes()[home])
     generator = torch.Generator().manual_seed(1)

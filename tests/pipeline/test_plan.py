@@ -29,8 +29,8 @@ def test_an_address_has_the_seeds_of_the_recipe_that_takes_most(catalog):
     assert planned[Address(MAIN, "dense")].seeds["losses"] == tuple(range(8))
     assert planned[Address(MAIN, "dense")].trained == tuple(range(8))
     assert planned[Address(MAIN, "dense")].seeds["benchmarks"] == tuple(range(5))  # extra seeds are for losses
-    assert planned[Address(MAIN, "blend")].seeds["benchmarks"] == tuple(range(3))  # and fewer are for all
-    assert planned[Address(MAIN, "stem-half")].trained == tuple(range(5))
+    assert planned[Address(MAIN, "stem-half")].seeds["benchmarks"] == tuple(range(3))  # and fewer are for all
+    assert planned[Address(MAIN, "token-only")].trained == tuple(range(5))
     assert "benchmarks" not in planned[Address(MAIN, "topk-moe")].seeds
     assert runs(catalog, "smoke")[Address(MAIN, "dense")].trained == (0,)
 
@@ -47,7 +47,7 @@ def test_a_plan_of_one_recipe_makes_no_less_than_one_of_all(catalog):
 
 def test_no_run_is_trained_for_two_recipes(catalog):
     """rivals and ablation_graveyard meet at the official initialisation; each run has one folder."""
-    shared = {Address("official-start", arm) for arm in ("dense", "stem-full", "token-only")}
+    shared = {Address("official-start", arm) for arm in ("dense", "stem-full", "stem-frozen")}
     assert shared <= set(catalog.recipes["rivals"].wanted())
     assert shared <= set(catalog.recipes["ablation_graveyard"].wanted())
     settings = [(arm.model, arm.training, arm.before, arm.people, arm.text) for arm in runs(catalog).values()]
@@ -62,9 +62,9 @@ def test_variants_change_what_they_name(catalog):
     assert half.training.tokens == base.training.tokens // 2
     assert half.training.evals == base.training.evals // 2
     assert (half.training.learning_rate, half.trained) == (base.learning_rate, (0, 1, 2, 3, 4))
-    assert planned[Address("rate-16-unclipped", "stem-third")].training.clip == 1e9
-    assert planned[Address("half-vocab-4", "dense")].model.vocab == 4096
-    assert plan.make_plan("laptop", (), catalog).vocabularies == (4096,)
+    tables = plan.make_plan("tables", (), catalog)
+    assert tables.runs[Address("vocab-4", "dense")].model.vocab == 4096
+    assert tables.vocabularies == (4096,)
 
 
 def test_a_blend_is_planned_for_the_variant_with_most_tokens(catalog):
@@ -100,14 +100,14 @@ def test_the_estimate_counts_variants_disk_and_cores(catalog, monkeypatch):
     tokens = catalog.scale("laptop").training.tokens
     monkeypatch.setattr(estimate, "cores", lambda: 2)
     costs = estimate.estimate(plan.make_plan("laptop", (), only(catalog, "validation_loss")))
-    count = 6 * 5 + 3 + 6 * 3  # five seeds, shuffled rows, and the official initialisation
+    count = 5 * 5 + 3  # five seeds, of STEM 1/2 three
     assert (costs["runs"], costs["tokens"]) == (count, count * tokens)
     largest = max(parameter_counts(arm.model)["total"] for arm in runs(only(catalog, "validation_loss")).values())
     assert 0 < costs["disk"] < costs["runs"] * 8 * largest
     monkeypatch.setattr(estimate, "cores", lambda: 1)
     slower = estimate.estimate(plan.make_plan("laptop", (), only(catalog, "validation_loss")))
     assert slower["seconds"] == pytest.approx(2 * costs["seconds"])
-    half = estimate.estimate(plan.make_plan("laptop", (), only(catalog, "table_design")))
+    half = estimate.estimate(plan.make_plan("tables", (), only(catalog, "table_design")))
     assert half["runs"] == 3 * (15 + 1 + 3 + 2)
     assert half["tokens"] == pytest.approx(tokens / 2 * half["runs"])
 

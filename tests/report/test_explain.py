@@ -122,7 +122,10 @@ def test_names(catalog):
         (one[:-1], f"did you mean '{one}'"),
         (f"{owner}/{one}x", f"did you mean '{one}'"),
         (owner, f"'{owner}' is a recipe"),
-        ("rivals/over-jtok", "'over-jtok' is an estimate of recipe 'rivals', without a verdict; see its data.csv"),
+        (
+            "rivals/table-at-equal-flops",
+            "'table-at-equal-flops' is an estimate of recipe 'rivals', without a verdict; see its data.csv",
+        ),
     ):
         with pytest.raises(UserError, match=re.escape(words)):
             find(catalog, name)

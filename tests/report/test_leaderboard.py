@@ -23,7 +23,7 @@ def data():
         *rows("dense", 0.0, rank=2, best_rank=1, worst_rank=2, step_time=1.0),
         *rows("stem-frozen", 3.0),
         *rows("stem-full", 6.25, rank=1, best_rank=1, worst_rank=2, ahead_of_the_next=0.873, step_time=1.162),
-        *rows("ple", 4.0),
+        *rows("jtok", 4.0),
         *rows("joint-token-mixture", -13.0, shape=26.6),
         *rows("engram", 5.0, "time", rank=1, best_rank=1, worst_rank=1, ahead_of_the_next=0.9999),
     ]
@@ -36,7 +36,7 @@ def test_methods_stand_by_rank_and_what_has_none_says_why(data, catalog):
     assert [(row["method"], row["rank"]) for row in table["FLOPs"]] == [
         ("STEM full", "1 to 2"),
         ("dense", "1 to 2"),
-        ("PLE", "no study"),
+        ("JTok", "no study"),
         ("STEM, frozen rows", "control"),
         ("JTok-M", "shape"),
     ]

@@ -17,8 +17,6 @@ PARTS = {
     "table": lambda c: nn.Embedding(c.vocab_size, c.row_width),
     "row_norm": lambda c: nn.RMSNorm(c.intermediate_size, c.rms_norm_eps),
     "widen": lambda c: nn.Linear(c.row_width, c.intermediate_size, bias=False),
-    "narrow": lambda c: nn.Linear(c.hidden_size, c.row_width, bias=False),
-    "project": lambda c: nn.Linear(c.row_width, c.hidden_size, bias=False),
     "scale": lambda c: nn.Parameter(torch.ones(c.hidden_size)),
     "mix": lambda c: nn.Parameter(torch.zeros(())),
 }
@@ -54,10 +52,6 @@ EQUATIONS = {
     "jtok": (
         ("gate_proj", "up_proj", "down_proj", "table", "scale"),
         lambda m, x, row: dense(m, x) * (1 + m.scale * F.normalize(row, dim=-1)),
-    ),
-    "ple": (
-        ("gate_proj", "up_proj", "down_proj", "table", "narrow", "project"),
-        lambda m, x, row: dense(m, x) + m.project(F.gelu(m.narrow(x), approximate="tanh") * row),
     ),
 }
 """By name: the parts of a network m, and its output from its input x and the token's row."""

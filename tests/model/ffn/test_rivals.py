@@ -10,7 +10,6 @@ from stemrepro.model.ffn.dense import SwiGLU
 from stemrepro.model.ffn.input_add import InputAdd
 from stemrepro.model.ffn.jtok import JTok
 from stemrepro.model.ffn.ngram_table import NgramTable
-from stemrepro.model.ffn.ple import PerLayerEmbedding
 from stemrepro.model.ffn.stem import Stem
 from stemrepro.model.ffn.stem_lowrank import StemLowRank
 from stemrepro.model.pairs import bigram_rows
@@ -26,18 +25,6 @@ def test_low_rank_is_stem_with_the_widened_table(inputs):
         for token in range(11):
             stem.table.weight[token] = narrow.widen.weight @ narrow.table.weight[token]
     torch.testing.assert_close(narrow(*inputs), stem(*inputs))
-
-
-def test_per_layer_embedding_adds_a_gated_row(inputs):
-    x, tokens = inputs
-    ffn = PerLayerEmbedding(CONFIG)
-    plain = SwiGLU.forward(ffn, x, tokens)
-    for b, t in ((0, 1), (1, 4)):
-        v = [float(w @ x[b, t]) for w in ffn.narrow.weight]
-        gelu = [0.5 * a * (1 + math.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a**3))) for a in v]
-        row = ffn.table.weight[tokens[b, t]]
-        side = ffn.project.weight @ torch.tensor([g * float(u) for g, u in zip(gelu, row, strict=True)])
-        torch.testing.assert_close(ffn(x, tokens)[b, t], plain[b, t] + side)
 
 
 def test_input_add_adds_a_row(inputs):
