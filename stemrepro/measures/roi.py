@@ -13,7 +13,7 @@ from stemrepro.measures.scores import Scores
 from stemrepro.verdicts.effect import Effect
 
 __all__ = ["accuracy", "accuracy_factor", "drift", "equal_flops", "flops", "loss", "margin", "roi", "roi_above_chance"]
-GROUP = "held_out"
+GROUP = "scored"
 Curve = tuple[np.ndarray, np.ndarray]
 """Log FLOPs and prose loss at each mark."""
 
