@@ -142,16 +142,8 @@ NAMED_TWICE = {"estimates/equal-flops": {"label": "", "metric": {"loss": "prose"
         ("retrofit", {"variants/half": None}, r"its 5 seeds resume from those of dense@half, .* asks for 0"),
         ("benchmark_scores", {"estimates/recall/metric": {"accuracy": "chess"}}, r"task 'chess' is unknown \(this"),
         (RIVALS, {"arms+": "topk-moe"}, r"rivals\.yaml: .*names an arm twice"),
-        (
-            RIVALS,
-            {"estimates/table-at-equal-flops/arms": ["dense"]},
-            r"estimates\.table-at-equal-flops: .*two arms, or none .*, not 1",
-        ),
-        (
-            RIVALS,
-            {"estimates/table-at-equal-flops/arms": None},
-            r"'table-at-equal-flops': metric 'loss' is a contrast, which needs arms",
-        ),
+        (DESIGN, {"estimates/narrow/arms": ["dense"]}, r"estimates\.narrow: .*two arms, or none .*, not 1"),
+        (DESIGN, {"estimates/narrow/arms": None}, r"'narrow': metric 'loss' is a contrast, which needs arms"),
         (RIVALS, NAMED_TWICE, r"'equal-flops' has the name of a claim"),
         (RIVALS, {"estimates/table-at-equal-flops/arms": FLOPS}, r"asks what 'equal-flops' asks"),
         (LOSS, {"+third-below-dense/paper": {"cells": ["fig-1b/lead/16k"]}}, r"'fig-1b/lead/16k' is empty"),

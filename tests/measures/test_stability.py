@@ -139,9 +139,7 @@ def test_contrasts_of_whole_runs(build):
 
 def test_short_runs_are_compared_at_own_rates_where_there_are_some(build):
     scores = build()
-    assert learning_rate_limit(scores, *PAIR).differences == pytest.approx(
-        [1, 1]
-    )  # dense between 16 and 64, STEM at 16
+    assert learning_rate_limit(scores, *PAIR).differences == pytest.approx([1, 1])  # dense half way to 64, STEM at 16
     assert rate_sensitivity(scores, *PAIR).differences == pytest.approx([1, 1])  # dense 5 and 7, STEM 7 at both
     assert rate_sensitivity(scores, *PAIR, own=True).differences == pytest.approx([1, 1])
     common = build(AT_COMMON)
