@@ -9,7 +9,7 @@ from stemrepro.measures import premise_by_size
 from stemrepro.measures.scores import Scores
 from stemrepro.report.results import mean_row, pick
 from stemrepro.report.style import HUES, PLAIN, SMALLEST, draw_means, sheet
-from stemrepro.verdicts.effect import Effect
+from stemrepro.verdicts.effect import of_share
 
 HUE = {32: "orange", 64: "green", 128: "blue"}
 MARKER = {32: "D", 64: "o", 128: "^"}
@@ -17,7 +17,7 @@ MARKER = {32: "D", 64: "o", 128: "^"}
 
 def collect(scores: Scores) -> pd.DataFrame:
     """Return shares by depth at each size and budget, those of the published model, and means over layers by budget."""
-    rows, last = [], scores.scale.model.layers - 1
+    rows, last, items = [], scores.scale.model.layers - 1, premise_by_size.tokens(scores)
     for variant in (MAIN, *scores.recipe.variants):
         at = scores.catalog.variant(variant).at(scores.scale)
         width, tokens = at.model.width, at.training.tokens
@@ -25,8 +25,8 @@ def collect(scores: Scores) -> pd.DataFrame:
             for address in ("token", "limit"):
                 for layer, shares in enumerate(premise_by_size.shares(scores, variant, what, address)):
                     about = f"{what}, {address}, width {width}, {tokens:,} tokens"
-                    rows.append(mean_row("depth", about, layer / last, Effect(shares)))
-        share = Effect(premise_by_size.share(scores, variant, "up", "full"))
+                    rows.append(mean_row("depth", about, layer / last, of_share(shares, items)))
+        share = of_share(premise_by_size.share(scores, variant, "up", "full"), items)
         rows.append(mean_row("by budget", f"width {width}", tokens, share))
     published = premise_by_size.published(scores)
     for layer, share in enumerate(published):

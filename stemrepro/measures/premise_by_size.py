@@ -13,7 +13,7 @@ from stemrepro.measures.metric import VariantName
 from stemrepro.measures.premise import HALF, WHAT, Layers, layers_named
 from stemrepro.measures.scores import Scores
 from stemrepro.measures.study import rows
-from stemrepro.verdicts.effect import Effect, unpaired
+from stemrepro.verdicts.effect import Effect, of_shares, unpaired
 
 STUDY = "sizes"
 What = Literal["up", "gate"]
@@ -41,9 +41,15 @@ def share(scores: Scores, variant: str, what: str, layers: str) -> np.ndarray:
     return shares(scores, variant, what)[layers_named(layers, scores.scale.model.layers)].mean(axis=0)
 
 
+def tokens(scores: Scores) -> int:
+    """Return how many held-out tokens of each source a share of variance is of."""
+    return scores.scale.evaluation.tokens
+
+
 def explained(scores: Scores, high: str, low: str, what: What, layers: Layers, at: VariantName = MAIN) -> Effect:
     """Share that the token's row explains, in percent, less half."""
-    return Effect(share(scores, at, what, layers) - HALF)
+    found = share(scores, at, what, layers)
+    return of_shares(found, np.full_like(found, HALF), tokens(scores))
 
 
 def lost(scores: Scores, high: str, low: str, what: What, layers: Layers, at: VariantName, over: VariantName) -> Effect:
