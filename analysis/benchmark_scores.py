@@ -119,7 +119,7 @@ def draw_accuracy(axes: Axes, data: pd.DataFrame, recipe: Recipe) -> None:
     axes.set_ylim(len(tasks) - 0.5, -0.5)
     axes.set_xlim(left=max(0, data[data["panel"].isin(["accuracy", "floor"])]["value"].min() - 12))
     axes.set_xlabel("accuracy (%)")
-    name_marks(axes, list(accuracies["arm"]), paper=True)
+    name_marks(axes, list(accuracies["arm"]), paper=not pick(data, panel="paper").empty)
     axes.plot([], [], color="black", lw=1.1, ls=(0, (2, 1.2)), label="chance")
     axes.plot([], [], color="#7a5195", lw=1.3, label="answers alone (dense)")
     axes.plot([], [], "s", color="#ececec", ms=8, label="dense below: not testable")
