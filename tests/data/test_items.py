@@ -182,7 +182,8 @@ HUB = HubMix(kind="hub", dataset="own", megabytes=1, licence="", attribution="")
 @pytest.mark.parametrize("mix", [ARCHIVES, SampleMix(kind="sample", file="code"), HUB], ids=lambda mix: mix.kind)
 def test_a_task_of_a_source_that_a_mix_lacks_is_not_promised(mix, raw, sample, catalog, tmp_path):
     row = {"source": "own", "id": "1", "text": "def f(): return 'quite another text'"}
-    store_corpus([row | {"split": split} for split in ("train", "validation")], tmp_path / "corpus.parquet")
+    rows = [row | {"split": split} for split in ("train", "validation")]
+    store_corpus(rows + (prose_rows() if mix.kind == "archives" else []), tmp_path / "corpus.parquet")
     write_items(mix, sample / "raw" if mix.kind == "sample" else raw, tmp_path / "corpus.parquet", tmp_path / "out")
     tasks = {task for recipe in catalog.recipes.values() if "benchmarks" in recipe.scores for task in recipe.tasks}
     written = {path.stem for path in (tmp_path / "out").glob("*.jsonl")}

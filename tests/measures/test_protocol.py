@@ -28,7 +28,8 @@ def write(scores: Scores, address: str, kind: str = "losses", **fields: object) 
 
 def made_up(catalog, tmp_path, recipe: str, **more: object) -> Scores:
     """All scores of a recipe, of one plan."""
-    scores, by_kind = made(catalog, recipe, tmp_path), {}
+    at = catalog.recipes[recipe].scales or ("laptop",)
+    scores, by_kind = made(catalog, recipe, tmp_path, training=catalog.scale(at[0]).training), {}
     for address, kinds in scores.recipe.scored().items():
         for kind in kinds:
             by_kind.setdefault(kind, {})[str(address)] = (5, {}, about(scores, address, kind, **more))
