@@ -160,6 +160,7 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     averages = {
         arm: paper.value(f"table-3-350m/{arm}/average") - paper.value("table-3-350m/dense/average")
         for arm in ("stem-third", "stem-half", "stem-full")
+        if "held_out" in set(data["what"])
     }
     draw_differences(grid["b"], data, "accuracy", f"accuracy above\ndense's (points), {BETTER}", averages)
     draw_differences(grid["c"], data, "margin", "arm - dense (bits)", {})

@@ -126,7 +126,7 @@ def draw_compared(axes: Axes, data: pd.DataFrame, scores: Scores) -> None:
     axes.set_xticks(range(len(widths)), [f"{width * scores.scale.model.width:g}" for width in widths])
     axes.set_xlim(-0.5, len(widths) - 0.5)
     axes.set(xlabel="width", ylabel=LEAD)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.4 * axes.get_ylim()[1])  # room for the legend
 
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
@@ -136,7 +136,7 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     draw_leads(grid["a"], data, "fixed")
     draw_leads(grid["b"], data, "grown")
     draw_compared(grid["c"], data, scores)
-    grid["c"].legend(fontsize=SMALLEST, loc="lower left")
+    grid["c"].legend(fontsize=SMALLEST, loc="upper right")
     return figure
 
 
