@@ -66,7 +66,8 @@ def collect(scores: Scores) -> pd.DataFrame:
 
 def name_bars(axes: Axes, arms: Iterable[str]) -> None:
     """Name the arms below their bars."""
-    axes.set_xticks(*zip(*enumerate(textwrap.fill(ARM_LABEL[arm], 8, break_long_words=False) for arm in arms), strict=True), fontsize=SMALL)
+    names = [textwrap.fill(ARM_LABEL[arm], 8, break_long_words=False) for arm in arms]
+    axes.set_xticks(range(len(names)), names, fontsize=SMALL)
 
 
 def draw_factors(axes: Axes, data: pd.DataFrame, panel: str) -> None:
