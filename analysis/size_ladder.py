@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.config.paper import Paper
-from stemrepro.config.recipe import Recipe
 from stemrepro.measures.losses import arm_losses
 from stemrepro.measures.scores import Scores
 from stemrepro.measures.sizes import LINES, derivative, lead, loss, sizes, table_rate
@@ -28,7 +27,7 @@ from stemrepro.report.style import (
     sheet,
 )
 
-STEM = ("stem-third", "stem-half", "stem-full")
+STEM = ("stem-third", "stem-full")
 COMPARED = ("input-add", "stem-full", "dense-equal-size")
 """Arms that are compared with dense, at the widths that have them."""
 TITLES = {"fixed": "Vocabulary fixed", "grown": "Vocabulary grows"}
@@ -40,19 +39,15 @@ def collect(scores: Scores) -> pd.DataFrame:
     rows, recipe = others(scores.catalog.paper), scores.recipe
     for line in LINES:
         for size, arm in product(sizes(scores, line), STEM):
-            if not trained(recipe, arm, size.variant):
-                continue
             x = float(arm_losses(scores, "dense", size.variant).summary["parameters"]["total"])
             rows.append(mean_row(f"lead, {line}", arm, x, lead(scores, "dense", arm, size.variant)))
             rows.append(mean_row(f"gap, {line}", arm, x, loss(scores, "dense", arm, "prose", at=size.variant)))
         for order, panel in enumerate(("fall", "bend"), 1):
-            everywhere = [arm for arm in STEM if all(trained(recipe, arm, s.variant) for s in sizes(scores, line))]
             rows += [
-                mean_row(f"{panel}, {line}", arm, "", derivative(scores, ("dense", arm), line, order))
-                for arm in everywhere
+                mean_row(f"{panel}, {line}", arm, "", derivative(scores, ("dense", arm), line, order)) for arm in STEM
             ]
     for size in sizes(scores, "fixed"):
-        there = [arm for arm in COMPARED if trained(recipe, arm, size.variant)]
+        there = [arm for arm in COMPARED if size.variant in (recipe.compare_at, *recipe.variants_of(arm))]
         if len(there) > 1:
             rows += [mean_row("compared", arm, size.width, lead(scores, "dense", arm, size.variant)) for arm in there]
     for name in recipe.variants:
@@ -63,11 +58,6 @@ def collect(scores: Scores) -> pd.DataFrame:
                 for arm in recipe.arms_at(name)
             ]
     return pd.DataFrame(rows)
-
-
-def trained(recipe: Recipe, arm: str, variant: str) -> bool:
-    """Tell whether the recipe has an arm at a variant, or at the scale itself."""
-    return arm in recipe.arms and variant in (recipe.compare_at, *recipe.variants_of(arm))
 
 
 def others(paper: Paper) -> list[dict]:
@@ -92,8 +82,6 @@ def draw_leads(axes: Axes, data: pd.DataFrame, line: str) -> None:
     """Draw our leads along a line, and hollow those that others measured at larger sizes."""
     for arm in STEM:
         leads = pick(data, panel=f"lead, {line}", what=arm)
-        if leads.empty:
-            continue
         x = leads["x"].astype(float)
         draw_means(axes, x, leads, **look(arm))
         note(axes, ARM_LABEL[arm], (x.iloc[-1], leads["value"].iloc[-1]), (6, 0), color=ARM_COLOUR[arm])

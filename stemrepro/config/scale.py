@@ -150,17 +150,14 @@ class Extension:
             raise ValueError(f"{why}; leave 'sequence' and 'text' out")
 
 
-NUMBERS = (
-    *("tokens", "warmup_tokens", "vocab", "width", "layers", "heads", "learning_rate", "clip", "people"),
-    *("sequence", "rope"),
-)
+NUMBERS = ("tokens", "warmup_tokens", "vocab", "width", "heads", "learning_rate", "people", "sequence", "rope")
 """Keys of a variant and its `extends` whose values hold at one scale."""
 
 
 def own_numbers(scale: Scale, people: int | None) -> dict[str, float | None]:
     """Return a scale's own values of NUMBERS; `people` of its text, where it is about invented people."""
-    of_model = {key: getattr(scale.model, key) for key in ("vocab", "width", "layers", "heads", "sequence")}
-    of_training = {key: getattr(scale.training, key) for key in ("tokens", "warmup_tokens", "clip")}
+    of_model = {key: getattr(scale.model, key) for key in ("vocab", "width", "heads", "sequence")}
+    of_training = {key: getattr(scale.training, key) for key in ("tokens", "warmup_tokens")}
     others = {"learning_rate": scale.learning_rate, "people": people, "rope": scale.model.rope_base}
     return of_model | of_training | others
 
@@ -188,11 +185,9 @@ class Variant(Strict):
     warmup_tokens: Factor = later(1.0, description="of those that warm up, at a scale whose schedule is wsd")
     vocab: Factor = Field(1.0, description="another vocabulary; tokens are then those of as much text, in bytes")
     width: Factor = Field(1.0, description="of width and ffn_width; the number of heads stays")
-    layers: Factor = later(1.0, description="of the number of layers")
     heads: Factor = Field(1.0, description="of the number of query heads; that of key and value heads stays")
     learning_rate: Factor = 1.0
     table_rate: Factor = Field(1.0, description="of every arm's table_rate_factor")
-    clip: Factor = 1.0
     tuned: bool = Field(
         False,
         description="each arm at the tuned settings of its family, where the scale has them; "
@@ -207,7 +202,7 @@ class Variant(Strict):
     @property
     def changed(self) -> set[str]:
         """Its fields that make another model, text or optimiser; no run resumes from such a variant."""
-        fields = {"vocab", "width", "layers", "heads", "people", "tuned", "official_init", "track", "equal_time"}
+        fields = {"vocab", "width", "heads", "people", "tuned", "official_init", "track", "equal_time"}
         return fields & self.model_fields_set
 
     @model_validator(mode="after")
@@ -227,8 +222,8 @@ class Variant(Strict):
         With another vocabulary its tokens are still the scale's; RunTraining.same_text gives those of as much text.
 
         Raises:
-            ValueError: heads, a width per head, layers or a vocabulary that are no whole number; tokens that warm up,
-                at a scale whose schedule has a share of the steps.
+            ValueError: heads, a width per head or a vocabulary that are no whole number; or tokens that warm up, where
+                the scale's schedule has a share of the steps.
         """
         model, training = scale.model, scale.training
         if self.official_init:
@@ -239,10 +234,9 @@ class Variant(Strict):
         if heads % 1 or width % (2 * heads) or ffn_width % 1:
             sizes = f"width {width:g} with {heads:g} heads, ffn_width {ffn_width:g}"
             raise ValueError(f"{sizes}: a head needs an even whole width")
-        layers, warmup_tokens = self.layers * model.layers, training.warmup_tokens
-        for name, value in (("vocab", vocab), ("layers", layers)):
-            if value % 1:
-                raise ValueError(f"{name} {value:g} is no whole number")
+        if vocab % 1:
+            raise ValueError(f"vocab {vocab:g} is no whole number")
+        warmup_tokens = training.warmup_tokens
         if warmup_tokens is None and self.warmup_tokens != 1:
             raise ValueError("warmup_tokens are of the schedule wsd; the scale's warms up for a share of the steps")
         step, longer = training.batch * model.sequence, self.extends or Extension()
@@ -252,7 +246,6 @@ class Variant(Strict):
             raise ValueError(f"extends.sequence {longer.sequence:g}: {sizes}")
         shape: dict[str, Any] = {
             "width": int(width),
-            "layers": int(layers),
             "heads": int(heads),
             "ffn_width": int(ffn_width),
             "vocab": int(vocab),
@@ -265,7 +258,6 @@ class Variant(Strict):
             "eval_batch": max(1, int(training.eval_batch / longer.sequence)),
             "tokens": max(1, round(self.tokens * training.tokens / step)) * step,
             "evals": max(1, round(self.tokens * training.evals)),  # as many tokens apart as at the scale
-            "clip": self.clip * training.clip,
             "warmup_tokens": warmup_tokens and max(1, round(self.warmup_tokens * warmup_tokens)),
         }
         changed = {"model": model.model_copy(update=shape), "training": training.model_copy(update=budget)}

@@ -354,14 +354,13 @@ def tables(scored: Scored) -> tuple[Result, Tables]:
         if "context" in scored.ended[0][1]:
             made["context"] = pd.concat([scored.lines(_context, what) for what in ("position", *CONTEXTS)])
             made["tokens"] = scored.lines(_tokens)
-    if scored.kept and set(scored.kept) != set(made):
-        lacking = f"{', '.join(sorted(set(scored.kept) ^ set(made)))}: in the scores before or in those now alone"
-        raise UserError(
-            f"seeds of {scored.runs[0].address} can't be added to its scores ({lacking}); train all of them"
-        )
-    made = {
-        name: pd.concat([scored.kept.get(name, frame[:0]), frame], ignore_index=True) for name, frame in made.items()
-    }
+    if scored.kept:
+        if odd := ", ".join(sorted(scored.kept.keys() ^ made.keys())):
+            why = f"{odd}: in the scores before or in those now alone"
+            raise UserError(
+                f"seeds of {scored.runs[0].address} can't be added to its scores ({why}); train all of them"
+            )
+        made = {name: pd.concat([scored.kept[name], frame], ignore_index=True) for name, frame in made.items()}
     if "losses" in made:
         about["loss"] = _loss(made["losses"])
     return about, {name: frame for name, frame in made.items() if len(frame)}

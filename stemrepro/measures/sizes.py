@@ -37,7 +37,7 @@ def sizes(scores: Scores, line: Line, least: float = 0.0) -> list[Size]:
     models = []
     for name in (MAIN, *scores.recipe.variants):
         variant = scores.catalog.variant(name)
-        on_line = variant.layers == 1 and variant.vocab == (1 if line == "fixed" else variant.width)
+        on_line = variant.vocab == (1 if line == "fixed" else variant.width)
         if on_line and variant.table_rate == 1 and variant.width >= least:
             models.append(Size(name, variant.width, variant.vocab))
     return sorted(models, key=lambda size: size.width)

@@ -191,8 +191,12 @@ def make_plan(scale_name: str, recipes: Iterable[str] = (), catalog: Catalog | N
     runs = {address: planned_runs(catalog, scale_name, address, scores) for address, scores in asked.items()}
     mix = catalog.text(scale)
     named = dict.fromkeys(task for recipe in chosen.values() if "benchmarks" in recipe.scores for task in recipe.tasks)
-    chosen_tasks = [task for task in named if task in (scale.benchmarks.tasks or named)]
-    tasks = tuple(task for task in chosen_tasks if has_task(mix, scale.benchmarks.hub, task))
+    asked_of, hub = scale.benchmarks.tasks, scale.benchmarks.hub
+    if strange := [task for task in asked_of or () if named and not has_task(mix, hub, task)]:
+        raise UserError(
+            f"scale '{scale_name}': benchmarks.tasks names '{strange[0]}', of which mix '{scale.data}' has no items"
+        )
+    tasks = tuple(task for task in named if task in (asked_of or named) and has_task(mix, hub, task))
     return Plan(
         name=scale_name,
         scale=scale,

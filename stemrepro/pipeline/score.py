@@ -112,7 +112,19 @@ class Kept(NamedTuple):
     """
 
     key: str
-    seeds: tuple[int, ...]
+    seeds: list[int]
+
+
+def settings_of(run: Run, given: dict[str, Any]) -> dict[str, Any]:
+    """Return what a protocol tells of the settings of an arm's losses; scores that are older than a part lack it."""
+    config = {key: value for key, value in run.config.items() if key not in ("seed", "code")}
+    return {
+        "plan": plan_of(run, given),
+        "data_hash": run.data_hash[:12],
+        "learning_rate": run.training.learning_rate,
+        "parameters": parameter_counts(run.model),
+        "settings": digest(config),
+    }
 
 
 def kept_scores(folder: Path, kind: KindName, members: list[Run], given: dict[str, Any]) -> Kept | None:
@@ -124,12 +136,12 @@ def kept_scores(folder: Path, kind: KindName, members: list[Run], given: dict[st
     if not gone:
         return None
     first, key = members[0], store.key_of(folder, kind, members[0].address)
-    if kind == "losses" and key is not None:
-        about = store.about(folder, kind, first.address)
-        kept = Kept(*about.get("kept", (key, about["seed_numbers"])))
-        same = (about["plan"], about["data_hash"]) == (plan_of(first, given), first.data_hash[:12])
-        if same and [*kept.seeds] == [run.seed for run in gone] and "diverged" not in about and gone != members:
-            return kept
+    if kind == "losses" and key is not None and gone != members:
+        about, seeds = store.about(folder, kind, first.address), [run.seed for run in gone]
+        same = all(about.get(name, value) == value for name, value in settings_of(first, given).items())
+        for kept in (Kept(key, about["seed_numbers"]), Kept(*about.get("kept", ("", [])))):
+            if same and kept.seeds == seeds and "diverged" not in about:
+                return kept
     how = "train that run first ('make reproduce' with its SCALE, or 'stemrepro train')"
     raise UserError(f"{gone[0].weights} is missing; {how}")
 
@@ -199,12 +211,13 @@ def write_scores(
     tables = pkgutil.resolve_name(f"stemrepro.evaluation.{kind}:tables")
     first = members[0]
     before = kept_lines(folder, kind, kept, first.address) if kept else {}
-    scored = Scored(members, results, given, before, kept.seeds if kept else ())
+    scored = Scored(members, results, given, before, tuple(kept.seeds) if kept else ())
     about, made = tables(scored)
-    about |= {"params_hash": first.params_hash, "data_hash": first.data_hash[:12], "seeds": len(scored.seeds)}
+    about |= {"params_hash": first.params_hash, "seeds": len(scored.seeds)}
     if kept:
         about["kept"] = kept
-    about["plan"] = plan_of(first, given)
+    decided = settings_of(first, given)
+    about |= decided if kind == "losses" else {name: decided[name] for name in ("plan", "data_hash")}
     if diverged := {str(run.seed): run.diverged for run in members if run.diverged is not None}:
         about["diverged"] = diverged
     store.write(folder, kind, first.address, key, about, made)

@@ -126,9 +126,21 @@ def test_a_matched_shape_has_the_rate_of_its_width_and_its_own_as_its_study_foun
     assert at(tuned=True, width=2, heads=2)[1:] == (0.01, 6.0)
 
 
-def test_rate_and_clip_are_factors(catalog, tiny):
-    _, training = run_settings(Address(MAIN, "dense"), catalog.arms["dense"], Variant(learning_rate=4, clip=10), tiny)
-    assert (training.learning_rate, training.clip) == (4 * tiny.learning_rate, 10 * tiny.training.clip)
+def test_a_rate_is_a_factor(catalog, tiny):
+    _, training = run_settings(Address(MAIN, "dense"), catalog.arms["dense"], Variant(learning_rate=4), tiny)
+    assert training.learning_rate == 4 * tiny.learning_rate
+
+
+def test_tokens_that_warm_up_are_a_variants_own(catalog):
+    """At width 16 they are 31 steps of 1,024 tokens."""
+    at = catalog.variant("width-16").at(catalog.scale("width")).training
+    assert (at.warmup_tokens, at.tokens) == (31744, 465920)
+    _, training = run_settings(
+        Address("width-16", "dense"), catalog.arms["dense"], catalog.variant("width-16"), catalog.scale("width")
+    )
+    assert training.warmup_steps == 31
+    with pytest.raises(ValueError, match="warmup_tokens are of the schedule wsd"):
+        catalog.variant("width-16").at(catalog.scale("laptop"))
 
 
 def test_numbers_of_a_variant_hold_at_its_scale_and_are_scaled_to_others(catalog):

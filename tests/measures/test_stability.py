@@ -177,8 +177,8 @@ def test_dense_must_clear_token_frequencies_in_a_short_run(build, ends, tokens, 
 
 
 def test_a_short_run_differs_from_the_scale_in_rate_and_budget_alone(build):
-    """The one at the common rate among them; not those of other budgets, widths, clipping and initialisations."""
-    eighth, narrow, free = (Variant(tokens=0.125, **more) for more in ({}, {"width": 0.5}, {"clip": 1e9}))
+    """The one at the common rate among them; not those of other budgets, widths and initialisations."""
+    eighth, narrow, free = (Variant(tokens=0.125, **more) for more in ({}, {"width": 0.5}, {"official_init": True}))
     variants = {"rate-1": eighth, "narrow": narrow, "free": free, "half": Variant(tokens=0.5)}
     scores = build({f"dense@{name}": (5.0, 5.0) for name in variants}, variants)
     assert list(short_runs(scores, "dense")) == ["rate-16", "rate-64", "rate-1"]

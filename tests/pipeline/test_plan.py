@@ -125,3 +125,20 @@ def test_documents_of_made_text_fill_training_sequences(catalog, scale, sequence
     other = settings.model_copy(update={"model": settings.model.model_copy(update={"sequence": sequence})})
     with pytest.raises(UserError, match=words):
         plan.make_plan(scale, (), catalog.model_copy(update={"scales": catalog.scales | {scale: other}}))
+
+
+def test_a_scale_may_name_the_tasks_that_are_scored(catalog):
+    """Of those that a recipe names the others are left out; a name that no recipe has is refused."""
+
+    def tasks(*names):
+        scale = catalog.scale("laptop")
+        benchmarks = scale.benchmarks.model_copy(update={"tasks": names or None})
+        scales = catalog.scales | {"laptop": scale.model_copy(update={"benchmarks": benchmarks})}
+        return plan.make_plan(
+            "laptop", ("benchmark_scores",), catalog.model_copy(update={"scales": scales})
+        ).benchmarks.tasks
+
+    assert tasks("agreement", "cloze") == ("cloze", "agreement")
+    assert {"cloze", "piqa", "gloss_word"} <= set(tasks())
+    with pytest.raises(UserError, match=r"benchmarks\.tasks names 'cloz', of which mix 'text-8' has no items"):
+        tasks("cloz")

@@ -171,12 +171,16 @@ def test_seeds_are_added_to_scores_whose_weights_are_gone(place, tmp_path):
     write(2, scores)
     for seed in (0, 1):
         (runs / f"tiny/main/dense/seed{seed}/weights.safetensors").unlink()
-    with pytest.raises(UserError, match=r"seed0/weights\.safetensors is missing; train that run first"):
-        list(pending(of(5, clip=9.0), "losses", None, data, runs, scores))
+    for other in ({"clip": 9.0}, {"learning_rate": 0.5}, {"table_rate_factor": 2.0}):
+        with pytest.raises(UserError, match=r"seed0/weights\.safetensors is missing; train that run first"):
+            list(pending(of(5, **other), "losses", None, data, runs, scores))
+    write(4, scores)
+    for seed in (2, 3):  # of scores to which seeds were added these can go too
+        (runs / f"tiny/main/dense/seed{seed}/weights.safetensors").unlink()
     added = write(5, scores)
     assert list(pending(of(5), "losses", None, data, runs, scores)) == []
     abouts = [{**store.about(folder, "losses", DENSE)} for folder in (whole, added)]
-    assert abouts[1].pop("kept")[1] == [0, 1]
+    assert abouts[1].pop("kept")[1] == [0, 1, 2, 3]
     told = [about.pop("lines") for about in abouts]
     assert abouts[0] == abouts[1]
     for name in ("losses", "curve"):
@@ -186,7 +190,6 @@ def test_seeds_are_added_to_scores_whose_weights_are_gone(place, tmp_path):
     sums = [frame[frame["seeds"].isin([3, 5])].reset_index(drop=True) for frame in documents]
     pd.testing.assert_frame_equal(*sums)
     assert told[1]["losses"] == told[0]["losses"]
-    (runs / "tiny/main/dense/seed1/weights.safetensors").unlink(missing_ok=True)
     (runs / "tiny/main/dense/seed4/weights.safetensors").unlink()
     with pytest.raises(UserError, match=r"weights\.safetensors is missing"):
         list(pending(of(5), "losses", None, data, runs, scores))
