@@ -71,6 +71,7 @@ def test_every_recipe_is_run_at_a_smoke_scale(catalog):
         "size_ladder",
         "premise_by_size",
         "leaderboard",
+        "table_design",
         "gpu_width",
     }
     too_large = {"pretraining_350m", "pretraining_1b"}  # the paper's own sizes; their runs begin in tests/distributed
