@@ -14,14 +14,13 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from stemrepro.common.files import atomic_write
-from stemrepro.data.blocks import TokenBlocks
 from stemrepro.model.ffn.base import is_table
 from stemrepro.training import devices
 from stemrepro.training.checkpoint import STABLE, checkpoint_path, prune
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.run import Run
 from stemrepro.training.schedule import branch_step, eval_steps, schedule_factor
-from stemrepro.training.validation import losses_by_source
+from stemrepro.training.validation import validation_losses
 
 Report = Callable[[int, float, float], None]
 """Called with (steps done, loss, tokens per second)."""
@@ -73,7 +72,6 @@ class Recorder(L.Callback):
         self.rows: list[dict[str, Any]] = []
         self.losses: list[Tensor] = []  # of this step's micro-batches so far
         self.evals = eval_steps(run.training)
-        self.validation = TokenBlocks(run.blocks, "validation", run.training.sequence, run.model.vocab)
         self.last_time, self.last_step = time.monotonic(), 0
 
     def state_dict(self) -> dict[str, Any]:
@@ -105,9 +103,7 @@ class Recorder(L.Callback):
         step, training = row["step"], self.run.training
         self.losses.clear()
         if step in self.evals:
-            row["validation"] = losses_by_source(
-                module.model, self.validation, training.eval_tokens, training.eval_batch, training.loss_tokens
-            )
+            row["validation"] = validation_losses(self.run, module.model)
         check_finite(row, module)
         self.rows.append(row)
         if step in self.evals and self.on_eval:

@@ -6,6 +6,7 @@ from torch import Tensor
 from stemrepro.common.sums import total
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.model.transformer import Decoder
+from stemrepro.training.run import Run
 
 
 def losses_by_source(
@@ -27,3 +28,10 @@ def losses_by_source(
     for loss, document in zip(torch.cat(found).tolist(), documents[:, 0], strict=True):
         sums.setdefault(sources[document], []).append(loss)
     return {source: total(values) / len(values) for source, values in sums.items()}
+
+
+def validation_losses(run: Run, model: Decoder) -> dict[str, float]:
+    """Return the loss by source on a small, fixed part of a run's validation split."""
+    training = run.training
+    blocks = TokenBlocks(run.blocks, "validation", training.sequence, run.model.vocab)
+    return losses_by_source(model, blocks, training.eval_tokens, training.eval_batch, training.loss_tokens)

@@ -414,7 +414,7 @@ def test_weights_that_are_no_numbers_at_the_end_are_not_kept(make_run, monkeypat
         return loss
 
     monkeypatch.setattr(Chain, "step", step)
-    monkeypatch.setattr(callbacks, "losses_by_source", lambda *_: {})
+    monkeypatch.setattr(callbacks, "validation_losses", lambda *_: {})
     train(run, quiet)
     assert run.diverged == run.training.steps
     assert not run.weights.exists()
