@@ -27,7 +27,9 @@ from stemrepro.report.style import (
     sheet,
 )
 
-STEM = ("stem-third", "stem-full")
+STEM = ("stem-third", "stem-half", "stem-full")
+EVERYWHERE = ("stem-third", "stem-full")
+"""Arms at every size."""
 COMPARED = ("input-add", "stem-full", "dense-equal-size")
 """Arms that are compared with dense, at the widths that have them."""
 TITLES = {"fixed": "Vocabulary fixed", "grown": "Vocabulary grows"}
@@ -39,12 +41,15 @@ def collect(scores: Scores) -> pd.DataFrame:
     rows, recipe = others(scores.catalog.paper), scores.recipe
     for line in LINES:
         for size, arm in product(sizes(scores, line), STEM):
+            if size.variant not in (recipe.compare_at, *recipe.variants_of(arm)):
+                continue
             x = float(arm_losses(scores, "dense", size.variant).summary["parameters"]["total"])
             rows.append(mean_row(f"lead, {line}", arm, x, lead(scores, "dense", arm, size.variant)))
             rows.append(mean_row(f"gap, {line}", arm, x, loss(scores, "dense", arm, "prose", at=size.variant)))
         for order, panel in enumerate(("fall", "bend"), 1):
             rows += [
-                mean_row(f"{panel}, {line}", arm, "", derivative(scores, ("dense", arm), line, order)) for arm in STEM
+                mean_row(f"{panel}, {line}", arm, "", derivative(scores, ("dense", arm), line, order))
+                for arm in EVERYWHERE
             ]
     for size in sizes(scores, "fixed"):
         there = [arm for arm in COMPARED if size.variant in (recipe.compare_at, *recipe.variants_of(arm))]
@@ -80,11 +85,12 @@ def others(paper: Paper) -> list[dict]:
 
 def draw_leads(axes: Axes, data: pd.DataFrame, line: str) -> None:
     """Draw our leads along a line, and hollow those that others measured at larger sizes."""
+    ours = pick(data, panel=f"lead, {line}")
+    widest = ours["x"].astype(float).max()
     for arm in STEM:
-        leads = pick(data, panel=f"lead, {line}", what=arm)
-        x = leads["x"].astype(float)
-        draw_means(axes, x, leads, **look(arm))
-        note(axes, ARM_LABEL[arm], (x.iloc[-1], leads["value"].iloc[-1]), (6, 0), color=ARM_COLOUR[arm])
+        leads = pick(ours, what=arm)
+        draw_means(axes, leads["x"].astype(float), leads, **look(arm))
+        note(axes, ARM_LABEL[arm], (widest, leads["value"].iloc[-1]), (6, 0), color=ARM_COLOUR[arm])
     for panel, marker, whose in (("paper", None, "paper"), ("re-runs", "*", "MoME")):
         for arm, rows in pick(data, panel=panel).groupby("what"):
             x, size = rows["x"].astype(float), 7 if marker else 5
