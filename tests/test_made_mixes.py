@@ -72,6 +72,7 @@ def test_every_recipe_is_run_at_a_smoke_scale(catalog):
         "premise_by_size",
         "leaderboard",
         "table_design",
+        "equal_size",
         "gpu_width",
     }
     too_large = {"pretraining_350m", "pretraining_1b"}  # the paper's own sizes; their runs begin in tests/distributed
