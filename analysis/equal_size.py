@@ -64,7 +64,7 @@ def draw_below(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw the losses, and their difference."""
-    figure, grid = sheet("ab", 2.8, {"a": "Losses", "b": "Dense of equal size below STEM full"})
+    figure, grid = sheet("ab", 2.8, {"a": "Losses", "b": "Dense below STEM full"})
     draw_losses(grid["a"], data)
     draw_below(grid["b"], data)
     budgets = sorted(set(pick(data, panel="below")["x"]))

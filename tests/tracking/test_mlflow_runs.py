@@ -180,6 +180,7 @@ def test_a_copy_of_a_run_folder_is_left_out_and_named(project, catalog, tiny, ca
 
 
 def test_a_damaged_folder_or_database_is_a_sentence(project, catalog, tiny, monkeypatch):
+    monkeypatch.setattr("mlflow.store.db.utils.MAX_RETRY_COUNT", 1)  # of ten, ever farther apart
     Path("bad.db").write_bytes(b"no database" * 1000)
     for uri in (f"sqlite:///{project}/bad.db", "http://127.0.0.1:9", "sqlite:////proc/mlflow.db"):
         monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
