@@ -1,14 +1,12 @@
 """How far a dense model of STEM full's size, its tables counted, is below STEM full, by the tokens of the training."""
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
-from stemrepro.measures.comparison import loss
-from stemrepro.measures.losses import arm_losses
+from stemrepro.measures.losses import arm_losses, contrast
 from stemrepro.measures.scores import Scores
 from stemrepro.model.cost import parameter_counts
 from stemrepro.report.results import mean_row, pick
@@ -24,30 +22,27 @@ def collect(scores: Scores) -> pd.DataFrame:
     dense, _ = run_settings(
         Address(MAIN, "dense"), scores.catalog.arms["dense"], scores.catalog.variant(MAIN), scores.scale
     )
-    budgets = {recipe.compare_at, *recipe.variants}
-    for variant in sorted(budgets, key=lambda name: scores.catalog.variant(name).at(scores.scale).training.tokens):
+    for variant in recipe.variants:
         tokens = scores.catalog.variant(variant).at(scores.scale).training.tokens
-        x = tokens / parameter_counts(dense)["total"]
-        for arm in ARMS:
-            rows.append(mean_row("loss", arm, x, Effect(arm_losses(scores, arm, variant).loss("prose").to_numpy())))
-        below = loss(scores, *ARMS, "prose", at=variant)
-        assert below is not None
+        x, losses = tokens / parameter_counts(dense)["total"], [arm_losses(scores, arm, variant) for arm in ARMS]
+        for arm, one in zip(ARMS, losses, strict=True):
+            rows.append(mean_row("loss", arm, x, Effect(one.loss("prose").to_numpy())))
+        below = contrast(*losses, "prose")
         rows.append(mean_row("below", ARMS[1], x, below))
         rows += [{"panel": "seeds", "what": ARMS[1], "x": x, "value": value} for value in below.differences]
     return pd.DataFrame(rows)
 
 
-def places(data: pd.DataFrame, rows: pd.DataFrame) -> list[int]:
+def places(rows: pd.DataFrame) -> pd.Series:
     """Return where rows stand on the axis of budgets, which are one step apart."""
-    budgets = sorted(set(pick(data, panel="below")["x"]))
-    return [budgets.index(x) for x in rows["x"]]
+    return rows["x"].rank(method="dense") - 1
 
 
 def draw_losses(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the mean loss of both arms against the tokens."""
     for arm in ARMS:
         rows = pick(data, panel="loss", what=arm)
-        draw_means(axes, places(data, rows), rows, **look(arm), label=ARM_LABEL[arm])
+        draw_means(axes, places(rows), rows, **look(arm), label=ARM_LABEL[arm])
     axes.set(ylabel="loss on prose\n(nats per token)")
     axes.legend(fontsize=SMALLEST)
 
@@ -55,8 +50,8 @@ def draw_losses(axes: Axes, data: pd.DataFrame) -> None:
 def draw_below(axes: Axes, data: pd.DataFrame) -> None:
     """Draw how far dense is below STEM: each pair of runs, and their mean."""
     seeds, means = (pick(data, panel=panel) for panel in ("seeds", "below"))
-    axes.plot(places(data, seeds), seeds["value"], ls="none", marker=".", ms=3, color=PLAIN, label="a pair of runs")
-    draw_means(axes, np.array(places(data, means)) + 0.1, means, **look(ARMS[1]), label="mean, 95% interval")
+    axes.plot(places(seeds), seeds["value"], ls="none", marker=".", ms=3, color=PLAIN, label="a pair of runs")
+    draw_means(axes, places(means) + 0.1, means, **look(ARMS[1]), label="mean, 95% interval")
     axes.axhline(0, color="black", lw=0.6)
     axes.set(ylabel=f"loss below STEM full's\n(nats per token), {BETTER}")
     axes.legend(fontsize=SMALLEST, loc="upper left")

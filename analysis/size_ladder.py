@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.config.paper import Paper
+from stemrepro.config.recipe import Recipe
 from stemrepro.measures.losses import arm_losses
 from stemrepro.measures.scores import Scores
 from stemrepro.measures.sizes import LINES, derivative, lead, loss, sizes, table_rate
@@ -28,8 +29,6 @@ from stemrepro.report.style import (
 )
 
 STEM = ("stem-third", "stem-half", "stem-full")
-EVERYWHERE = ("stem-third", "stem-full")
-"""Arms at every size."""
 COMPARED = ("input-add", "stem-full", "dense-equal-size")
 """Arms that are compared with dense, at the widths that have them."""
 TITLES = {"fixed": "Vocabulary fixed", "grown": "Vocabulary grows"}
@@ -41,18 +40,19 @@ def collect(scores: Scores) -> pd.DataFrame:
     rows, recipe = others(scores.catalog.paper), scores.recipe
     for line in LINES:
         for size, arm in product(sizes(scores, line), STEM):
-            if size.variant not in (recipe.compare_at, *recipe.variants_of(arm)):
+            if not trained(recipe, arm, size.variant):
                 continue
             x = float(arm_losses(scores, "dense", size.variant).summary["parameters"]["total"])
             rows.append(mean_row(f"lead, {line}", arm, x, lead(scores, "dense", arm, size.variant)))
             rows.append(mean_row(f"gap, {line}", arm, x, loss(scores, "dense", arm, "prose", at=size.variant)))
+        everywhere = [arm for arm in STEM if all(trained(recipe, arm, size.variant) for size in sizes(scores, line))]
         for order, panel in enumerate(("fall", "bend"), 1):
             rows += [
                 mean_row(f"{panel}, {line}", arm, "", derivative(scores, ("dense", arm), line, order))
-                for arm in EVERYWHERE
+                for arm in everywhere
             ]
     for size in sizes(scores, "fixed"):
-        there = [arm for arm in COMPARED if size.variant in (recipe.compare_at, *recipe.variants_of(arm))]
+        there = [arm for arm in COMPARED if trained(recipe, arm, size.variant)]
         if len(there) > 1:
             rows += [mean_row("compared", arm, size.width, lead(scores, "dense", arm, size.variant)) for arm in there]
     for name in recipe.variants:
@@ -63,6 +63,11 @@ def collect(scores: Scores) -> pd.DataFrame:
                 for arm in recipe.arms_at(name)
             ]
     return pd.DataFrame(rows)
+
+
+def trained(recipe: Recipe, arm: str, variant: str) -> bool:
+    """Tell whether the recipe has an arm at a variant, or at the scale itself."""
+    return variant in (recipe.compare_at, *recipe.variants_of(arm))
 
 
 def others(paper: Paper) -> list[dict]:
