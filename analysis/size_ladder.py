@@ -32,6 +32,8 @@ STEM = ("stem-third", "stem-half", "stem-full")
 COMPARED = ("input-add", "stem-full", "dense-equal-size")
 """Arms that are compared with dense, at the widths that have them."""
 TITLES = {"fixed": "Vocabulary fixed", "grown": "Vocabulary grows"}
+HEADLINE = "STEM wins at equal training, not at equal size;\nlarger models, which others trained, gain less"
+"""What the front picture's bars and marks show; the recipe's claims on lead and equal size say whether it holds."""
 LEAD = f"loss below dense's\n(% of bits per byte), {BETTER}"
 
 
@@ -105,9 +107,9 @@ def draw_leads(axes: Axes, data: pd.DataFrame, line: str) -> None:
             note(axes, label, (x.iloc[-1], rows["value"].iloc[-1]), (6, 0), color=ARM_COLOUR[arm])
     axes.set_xscale("log")
     axes.axvspan(1e6, 1e8, color=FAINT, lw=0)
-    words = "no runs; SmolLM2\n(135M) converted,\nnot trained as STEM"
-    top = {"va": "top", "transform": axes.get_xaxis_transform()}
-    axes.text(1.5e6, 0.99, words, ha="left", fontsize=SMALLEST, color=PLAIN, **top)
+    note(axes, "no runs", (1e7, 0.95), (0, 0), xycoords=axes.get_xaxis_transform(), color=PLAIN, ha="center")
+    axes.plot(135e6, 0, ls="none", marker="v", color=PLAIN, ms=7, clip_on=False)
+    note(axes, "SmolLM2-135M\nwith rows put in: worse", (135e6, 0), (-6, 12), color=PLAIN, ha="right")
     axes.set_xlim(right=6e11)  # room for the marks' names
     axes.set_xticks([1e5, 1e7, 1e9], ["0.1M", "10M", "1B"])
     axes.minorticks_off()
@@ -139,46 +141,55 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     return figure
 
 
-def draw_networks(axes: Axes) -> None:
-    """Draw a SwiGLU FFN next to STEM's, from the token below to the output above."""
-    axes.set(xlim=(0, 10), ylim=(0, 10))
+def draw_equations(axes: Axes) -> None:
+    """Write a SwiGLU FFN's equation and STEM's, with what differs in a box."""
+    axes.set(xlim=(0, 1), ylim=(0, 1))
     axes.axis("off")
-    for left, name, second, source, colour in (
-        (0.0, "SwiGLU", "$W_u$", "x", PLAIN),
-        (5.2, "STEM", "row of\ntable $U$", "token id", ARM_COLOUR["stem-full"]),
+    for left, name, up, colour in (
+        (0.0, "Dense FFN", "$W_u\\,x$", "black"),
+        (0.5, "STEM", "row of the token", ARM_COLOUR["stem-full"]),
     ):
-        gate, other, middle = left + 1.1, left + 3.5, left + 2.3
-        axes.text(middle, 9.7, name, ha="center", va="top", weight="bold", fontsize=SMALL + 1, color=colour)
-        for x, y, words, edge in (
-            (gate, 3.0, "$W_g$", PLAIN),
-            (gate, 4.9, "SiLU", PLAIN),
-            (other, 3.0, second, colour),
-            (middle, 6.3, "$\\times$", PLAIN),
-            (middle, 7.8, "$W_d$", PLAIN),
-        ):
-            box = {"boxstyle": "round,pad=0.3", "fc": "white", "ec": edge, "lw": 1.6 if edge != PLAIN else 0.8}
-            axes.text(x, y, words, ha="center", va="center", fontsize=SMALL, color=edge, bbox=box)
-        for x, words in ((gate, "x"), (other, source)):
-            axes.text(x, 1.2, words, ha="center", va="center", fontsize=SMALL, color=colour if x == other else PLAIN)
-        for start, end in (
-            ((gate, 1.6), (gate, 2.5)),
-            ((other, 1.6), (other, 2.3)),
-            ((gate, 3.5), (gate, 4.4)),
-            ((gate, 5.4), (middle - 0.35, 6.1)),
-            ((other, 3.7), (middle + 0.35, 6.1)),
-            ((middle, 6.7), (middle, 7.3)),
-            ((middle, 8.3), (middle, 8.9)),
-        ):
-            arrow = {"arrowstyle": "-|>", "color": PLAIN, "lw": 0.8, "shrinkA": 0, "shrinkB": 0}
-            axes.annotate("", end, start, arrowprops=arrow)
+        box = {"boxstyle": "round,pad=0.3", "fc": "white", "ec": colour, "lw": 1.4}
+        parts = (
+            (name, {"weight": "bold", "color": colour}),
+            ("$W_d\\,($SiLU$(W_g\\,x)\\;\\times$", {}),
+            (up, {"color": colour, "bbox": box}),
+            (")", {}),
+        )
+        place = {"xy": (left, 0.5), "xycoords": "data"}
+        for words, looks in parts:
+            looks |= {"textcoords": "offset points", "xytext": (9, 0), "fontsize": SMALL + 1.5}
+            written = axes.annotate(words, **place, **looks, va="center")
+            place = {"xy": (1, 0.5), "xycoords": written}
+
+
+def draw_bars(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw leads over dense at width 32 as bars: dense of equal size, STEM full, and dense with a row per token."""
+    rows = pick(data, panel="compared")
+    rows = rows[rows["x"].astype(float) == 1].set_index("what")
+    names = {
+        "dense-equal-size": "dense model\nas large as\nSTEM full",
+        "stem-full": "STEM full",
+        "input-add": "dense +\na row per\ntoken",
+    }
+    for place, arm in enumerate(names):
+        row = rows.loc[arm]
+        axes.barh(place, row["value"], height=0.55, color=ARM_COLOUR[arm])
+        draw_means(axes, place, row, sideways=True, color="black", ls="none", lw=1)
+        note(axes, f"{row['value']:.1f}%", (row["ci_high"], place), (5, 0), fontsize=SMALL + 1, weight="bold")
+    axes.set_yticks(range(len(names)), list(names.values()), fontsize=SMALL + 0.5)
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    axes.set(xlabel=f"loss below dense's (%), {BETTER}", xlim=(0, 10.5))
 
 
 def front(data: pd.DataFrame, scores: Scores) -> Figure:
-    """Draw what STEM replaces, and its leads along both lines of sizes with others' numbers."""
-    titles = {"a": "What STEM replaces", "b": TITLES["fixed"], "c": TITLES["grown"]}
-    figure, grid = sheet("abc", 3.3, titles, width_ratios=(1.05, 1.3, 1.2))
-    draw_networks(grid["a"])
-    for letter, line in zip("bc", LINES, strict=True):
-        draw_leads(grid[letter], data, line)
-    grid["c"].label_outer()
+    """Draw what STEM replaces, its lead next to two controls, and its lead at every size with a number."""
+    dense = float(arm_losses(scores, "dense", scores.recipe.compare_at).summary["parameters"]["total"])
+    titles = {"a": f"At {dense / 1e6:.2f}M parameters", "b": "At every size with a number"}
+    figure, grid = sheet("cc;ab", 3.9, titles, width_ratios=(1, 1.1), height_ratios=(0.16, 1))
+    figure.suptitle(HEADLINE, x=0.01, ha="left", weight="bold", fontsize=10)
+    draw_equations(grid["c"])
+    draw_bars(grid["a"], data)
+    draw_leads(grid["b"], data, "fixed")
     return figure

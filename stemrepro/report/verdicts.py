@@ -66,6 +66,11 @@ def sizes(rows: list[dict[str, Any]]) -> str:
     if not counts:
         return ""
     same, other, _ = (counts[size] for size in SIZES)
+    if not same + other:
+        return (
+            f"None of the paper's {counts.total()} tested effects can be compared in size: "
+            "its measures, its tokens per parameter or its way of training are others."
+        )
     return (
         f"Of the paper's {counts.total()} tested effects {same + other} can be compared in size: {same} is within a "
         f"factor of two of the paper's number, {other} isn't. No verdict depends on a size."

@@ -47,7 +47,7 @@ def test_a_page_says_where_it_is_edited(rendered):
 
 @pytest.mark.parametrize(
     ("page", "first", "last", "expressions"),
-    [("README.md", "\n## Six findings\n", "\n## Read a verdict\n", 15), ("results.md", "\n## ", None, 100)],
+    [("README.md", "\n## What we found\n", "\n## What next?\n", 15), ("results.md", "\n## ", None, 100)],
 )
 def test_no_number_in_findings_and_captions_is_loose(page, first, last, expressions):
     text = (ROOT / f"docs/src/{page}.j2").read_text()
