@@ -23,6 +23,7 @@ from stemrepro.report.style import (
     SMALL,
     SMALLEST,
     draw_means,
+    headline,
     look,
     note,
     sheet,
@@ -33,7 +34,6 @@ COMPARED = ("input-add", "stem-full", "dense-equal-size")
 """Arms that are compared with dense, at the widths that have them."""
 TITLES = {"fixed": "Vocabulary fixed", "grown": "Vocabulary grows"}
 HEADLINE = "STEM wins at equal training, not at equal size;\nlarger models, which others trained, gain less"
-"""What the front picture's bars and marks show; the recipe's claims on lead and equal size say whether it holds."""
 LEAD = f"loss below dense's\n(% of bits per byte), {BETTER}"
 
 
@@ -163,8 +163,8 @@ def draw_equations(axes: Axes) -> None:
             place = {"xy": (1, 0.5), "xycoords": written}
 
 
-def draw_bars(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw leads over dense at width 32 as bars: dense of equal size, STEM full, and dense with a row per token."""
+def draw_bars(axes: Axes, data: pd.DataFrame) -> pd.DataFrame:
+    """Draw leads over dense at width 32 as bars, and return them: equal size, STEM full, dense with a row per token."""
     rows = pick(data, panel="compared")
     rows = rows[rows["x"].astype(float) == 1].set_index("what")
     names = {
@@ -181,6 +181,7 @@ def draw_bars(axes: Axes, data: pd.DataFrame) -> None:
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
     axes.set(xlabel=f"loss below dense's (%), {BETTER}", xlim=(0, 10.5))
+    return rows
 
 
 def front(data: pd.DataFrame, scores: Scores) -> Figure:
@@ -188,8 +189,9 @@ def front(data: pd.DataFrame, scores: Scores) -> Figure:
     dense = float(arm_losses(scores, "dense", scores.recipe.compare_at).summary["parameters"]["total"])
     titles = {"a": f"At {dense / 1e6:.2f}M parameters", "b": "At every size with a number"}
     figure, grid = sheet("cc;ab", 3.9, titles, width_ratios=(1, 1.1), height_ratios=(0.16, 1))
-    figure.suptitle(HEADLINE, x=0.01, ha="left", weight="bold", fontsize=10)
+    bars = draw_bars(grid["a"], data)
+    shown = bars.loc["dense-equal-size", "value"] > bars.loc["stem-full", "value"] and bars.loc["stem-full", "ci_low"] > 0
+    headline(figure, HEADLINE, bool(shown), scores.recipe.title)
     draw_equations(grid["c"])
-    draw_bars(grid["a"], data)
     draw_leads(grid["b"], data, "fixed")
     return figure

@@ -16,6 +16,7 @@ estimate is named scale/recipe/name and a figure's data scale/recipe; a table in
     {{ data("laptop/rivals", what="a") - data("laptop/rivals", what="b") }} a difference, without an interval
     {{ mean_of(effect("laptop/rivals/a"), effect("laptop/rivals/b")) }}  the mean of both, with a t interval over them
     {{ tally("laptop") }}                                                verdicts by origin
+    {{ compared("laptop") }}                                             the paper's tested claims: paper, ours, verdict
     {{ tables("third", "llama-3.2-1b") }}                                parameters and memory of shapes with STEM
 
 Filters that write take a format of Python's, ".2f" unless given. `number` writes a number without its interval,
@@ -45,8 +46,11 @@ from stemrepro.measures.costs import dense_and_stem
 from stemrepro.model.cost import parameter_counts, row_bytes
 from stemrepro.pipeline.plan import make_plan
 from stemrepro.report.estimates import PANEL as ESTIMATES
+from stemrepro.report.page_parts import cell as escaped
 from stemrepro.report.pages import every_row
 from stemrepro.report.verdicts import not_attempted, read_verdicts, sizes, tally_table
+from stemrepro.report.words import ours, paper
+from stemrepro.verdicts.rule import NOT_TESTED
 
 SOURCES = Path("docs/src")
 
@@ -228,6 +232,16 @@ class Numbers:
         """Count verdicts by origin, over the claims of a scale's page and those of recipes that were not run."""
         rows = every_row(scale, self._results)
         return "\n".join([*tally_table(rows + not_attempted(rows, self._catalog)), "", sizes(rows)])
+
+    def compared(self, scale: str) -> str:
+        """List the paper's claims that were tested: the paper's number next to ours, and the verdict."""
+        rows = [row for row in every_row(scale, self._results) if row["origin"] != "control"]
+        lines = ["| claim | paper | ours | verdict |", "|---|---|---|---|"]
+        for row in rows:
+            if row["verdict"] != NOT_TESTED:
+                cells = (row["sentence"], paper(row), ours(row), row["verdict"])
+                lines.append(f"| {' | '.join(map(escaped, cells))} |")
+        return "\n".join(lines)
 
 
 def render(results: Path, sources: Path = SOURCES) -> dict[Path, str]:

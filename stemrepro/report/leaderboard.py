@@ -22,7 +22,7 @@ HEAD = (*FOUND, "d_ff / width", "parameters", "active", "FLOPs a token", "bytes 
 INTRODUCTION = f"""# {{title}} At {{size}}
 
 Ways to give a token its own parameters, on the same text, tokens and seeds, each at the settings of its own study.
-How they are ranked, what the table can't say, and how to enter a method: `docs/leaderboard.md`.
+How they are ranked, what the table can't say, and how to enter a method: [the rules](../docs/leaderboard.md).
 As numbers: [{{name}}.csv]({{name}}.csv). Commit, machine and hashes: `{{folder}}/provenance.json`.
 
 *Published in*: the method is built as published, and its class says what was left open. The others are ours.

@@ -117,10 +117,9 @@ def save(
     seeds = sorted({run["seeds"] for run in inputs.get("runs", {}).values()})
     words = {0: "no runs", 1: f"{seeds[0] if seeds else 0} seed{'' if seeds == [1] else 's'}"}
     counted = words.get(len(seeds)) or f"{seeds[0]} to {seeds[-1]} seeds"
-    parts = [f"scale {scale}", counted, f"hash of settings {inputs['params_hash']}"]
     files = {}
     for name, figure in figures.items():
-        footer(figure, ", ".join([*parts, f"of data {inputs['data_hash']}"] if inputs["data_hash"] else parts))
+        footer(figure, f"scale {scale}, {counted}")
         settle(figure)
         files[folder / f"{name}.svg"] = render(figure, "svg")
         for kind in formats:

@@ -164,8 +164,19 @@ def note(axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, f
     axes.annotate(words, at, offset, **plain | looks)
 
 
+def headline(figure: Figure, message: str, shown: bool, question: str) -> None:
+    """Write a figure's message above it, or its question where the numbers don't show the message.
+
+    Args:
+        shown: whether the drawn numbers show the message, as they may not at another scale.
+        question: of the recipe, its title.
+    """
+    words = message if shown else question
+    figure.suptitle(words, x=0.01, ha="left", weight="bold", fontsize=10)
+
+
 def footer(figure: Figure, text: str) -> None:
-    """Write small print under a figure: scale, seeds, hashes."""
+    """Write small print under a figure: scale and seeds."""
     figure.text(0.995, 0.003, text, ha="right", va="bottom", fontsize=SMALLEST, color=PLAIN)
 
 
