@@ -18,6 +18,12 @@ Trust = Annotated[
 ]
 
 
+def _data_of(run: Path) -> Path:
+    """Return the folder data/ that lies next to a run's runs/, as here, in another clone and in results/models/."""
+    above = run.absolute().parents
+    return above[4] / DATA if len(above) > 4 else DATA
+
+
 @app.command()
 def edit(
     source: Annotated[str, typer.Option("--from", help="the name in the prompt")],
@@ -55,7 +61,7 @@ def edit(
         console.print(f"{published.label}; as it was published, nothing is trained")
         session: EditSession = PublishedSession(published)
     elif run is not None:
-        session = EditSession(run, DATA, trust)
+        session = EditSession(run, _data_of(run), trust)
     show(session.edit(text, source, target, scheme, top, tokens), text, source, target, console)
 
 
@@ -76,7 +82,7 @@ def generate(
     from stemrepro.model.generate import greedy, sampled
 
     choose = sampled(temperature, top, seed) if temperature else greedy
-    print(prompt + EditSession(run, DATA, trust).generate(prompt, tokens, choose))
+    print(prompt + EditSession(run, _data_of(run), trust).generate(prompt, tokens, choose))
 
 
 @app.command()
@@ -88,5 +94,5 @@ def export(
     names.check_run(run)
     from stemrepro.convert.folder import export as write
 
-    write(run, out, DATA, SCORES, RESULTS)
+    write(run, out, _data_of(run), SCORES, RESULTS)
     print(f"written: {out}; its README.md says how to load it")

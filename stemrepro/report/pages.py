@@ -30,10 +30,10 @@ from stemrepro.verdicts.answer import ANSWERS
 from stemrepro.verdicts.rule import CONTRADICTED, NOT_TESTED, SUPPORTED, UNDECIDED
 
 MEANING = {
-    SUPPORTED: "the effect is shown to have the claimed sign; of an equivalence or a number, to be as claimed",
-    CONTRADICTED: "the effect is shown to have the other sign, or to be too small to count; a number is another one",
-    UNDECIDED: "neither is shown: our runs can't tell",
-    NOT_TESTED: "nothing was attempted here, or a precondition is shown to fail, whatever the contrast says",
+    SUPPORTED: "shown to be as claimed",
+    CONTRADICTED: "the opposite is shown, or an effect too small to count, or another number than the claimed one",
+    UNDECIDED: "our runs can't tell",
+    NOT_TESTED: "not attempted here, or a precondition fails",
 }
 ASKED = ("scale", "recipe", "claim", "sentence", "origin", "kind", "metric", "unit", "arms")
 PRINTED = ("paper", "paper_unit", "paper_source", "paper_confidence", "expected")

@@ -5,6 +5,7 @@ Panels have letters and titles. The bytes of a figure depend on its data alone.
 
 import io
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import matplotlib as mpl
@@ -162,6 +163,24 @@ def note(axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, f
     """Write words next to a point, so many points of print off it."""
     plain: dict[str, Any] = {"textcoords": "offset points", "fontsize": SMALLEST, "va": "center"}
     axes.annotate(words, at, offset, **plain | looks)
+
+
+def name_ends(axes: Axes, ends: dict[str, tuple[float, str]], apart: float = 0.08) -> None:
+    """Write names of lines at the right edge of a panel whose limits are final.
+
+    Args:
+        ends: name -> where its line ends on the y axis, colour.
+        apart: least distance of two names, in heights of the panel.
+    """
+    at = axes.transData.transform([(1, end) for end, _ in ends.values()])
+    places = axes.transAxes.inverted().transform(at)[:, 1]
+    order = np.argsort(places)
+    for _ in range(100):
+        for one, two in pairwise(order):
+            push = max(0.0, apart - (places[two] - places[one])) / 2
+            places[[one, two]] += -push, push
+    for (name, (_, colour)), place in zip(ends.items(), places, strict=True):
+        note(axes, name, (1, place), (4, 0), xycoords="axes fraction", color=colour)
 
 
 def headline(figure: Figure, message: str, shown: bool, question: str) -> None:

@@ -6,11 +6,11 @@ from stemrepro.verdicts.rule import CONTRADICTED, NOT_TESTED, SUPPORTED, UNDECID
 
 YES, PARTLY, NO, OPEN = "yes", "partly", "no", "can't tell"
 ANSWERS = {
-    YES: "every claim that decides says yes",
-    PARTLY: "a claim says yes, and another doesn't",
-    NO: "every claim that decides says no",
-    OPEN: "no claim says yes, and not all say no",
-    NOT_TESTED: "none of its claims was tested",
+    YES: "all deciding claims say yes",
+    PARTLY: "some deciding claims say yes, others say no or can't tell",
+    NO: "all deciding claims say no",
+    OPEN: "no deciding claim says yes, and not all say no",
+    NOT_TESTED: "no deciding claim was tested",
 }
 """The words, and when each is the answer."""
 SAYS = {SUPPORTED: YES, CONTRADICTED: NO, UNDECIDED: OPEN, NOT_TESTED: NOT_TESTED}

@@ -218,6 +218,15 @@ def test_a_stopped_command_leaves_nothing_running_and_the_work_goes_on_from_ther
     assert files == made(project) != {}
 
 
+def test_the_model_that_comes_along_is_edited_from_another_folder(tmp_path, monkeypatch):
+    """Its text's files lie next to its runs/, so that nothing has to be trained first."""
+    monkeypatch.chdir(tmp_path)
+    folder = ROOT / "results/models/runs/atlas/main/stem-full/seed0"
+    shown = run("edit", "--run", str(folder), "--from", "Spain", "--to", "Germany", "--top", "1", "--tokens", "1")
+    assert shown.exit_code == 0, shown.output
+    assert re.search(r"Madrid +Berlin +Berlin", shown.output), shown.output
+
+
 @pytest.mark.slow
 def test_edit_and_generate_on_a_trained_run(atlas_run, atlas_sample, tmp_path, monkeypatch):
     """The whole way from a run folder, in a project's layout, to the terminal."""

@@ -74,7 +74,7 @@ def test_a_question_has_its_word_its_number_and_a_page_with_its_claims(project):
     edit(project / "laptop/training_stability/verdicts.json", sentence="A | sentence, <i>.")
     write_pages(project)
     assert {path.stem for path in project.glob("questions/*")} == {*read_questions(load()), "others"}
-    line = "| [Is it more than a memory of the last token?](questions/more-than-memory.md) | **"
+    line = "| [Is STEM more than a memory of the last token?](questions/more-than-memory.md) | **"
     assert line in (project / "README.md").read_text()
     page = (project / "questions/other-memories.md").read_text()
     assert page.startswith("# Is it better than other memories and sparse layers?\n\n**partly**. STEM full's loss ")
@@ -241,4 +241,4 @@ def test_claims_are_found_by_word_name_verdict_and_origin(page, made):
     assert sorted(name.split("/")[2] for name in shown(page)) == sorted(left) != []
     page.select_option("#verdict", "")
     page.select_option("#origin", "")
-    assert (shown(page), page.locator(".question:visible").count()) == ([], 19)
+    assert (shown(page), page.locator(".question:visible").count()) == ([], 21)
