@@ -215,6 +215,24 @@ def gain(scores: Scores, row: Row, without: Annotated[str, EIGHT] | None = None)
     return float((accuracies(paper, row) - accuracies(paper, _dense(row)))[kept].mean())
 
 
+def task_gain(scores: Scores, row: Row, task: Annotated[str, EIGHT]) -> float:
+    """Difference to dense in one task, in points."""
+    paper = scores.catalog.paper
+    return paper.value(f"{row}/{task}") - paper.value(f"{_dense(row)}/{task}")
+
+
+def large_gains_scored_alike(scores: Scores, block: Block) -> int:
+    """Gains of nine points or more in a task, of rows that the same test sizes explain as dense's.
+
+    Nine is the least that notes on the paper give for tasks of knowledge.
+    """
+    paper = scores.catalog.paper
+    alike = [row for row in paper.blocks[block].rows if scorer(paper, f"{block}/{row}") == scorer(paper, f"{block}/dense")]
+    least = paper.value("headlines/knowledge_task_gain/low")
+    gains = [accuracies(paper, f"{block}/{row}") - accuracies(paper, f"{block}/dense") for row in alike]
+    return int((np.array(gains) >= least).sum())
+
+
 def within_items(scores: Scores, block: Block) -> int:
     """1 where a gain is within what other items might have given.
 
