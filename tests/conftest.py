@@ -37,6 +37,7 @@ ROOT = Path(__file__).parent.parent
 
 LONG = [
     "pipeline/test_pipeline.py",
+    "test_notebook.py",
     "benchmarks/test_gpu_job.py",
     "distributed/test_training.py",
     "cli/test_cli.py",
@@ -218,7 +219,6 @@ def few_draws(monkeypatch):
     from scipy import stats  # a second
 
     bootstrap = stats.bootstrap
-    monkeypatch.setattr("stemrepro.measures.fits.DRAWS", 10)
     monkeypatch.setattr(stats, "bootstrap", lambda *args, **fields: bootstrap(*args, **fields | {"n_resamples": 50}))
 
 

@@ -1,6 +1,5 @@
-"""Verdicts, scores and runs from Python, and the notebook that goes from one to the other."""
+"""Verdicts, scores and runs from Python."""
 
-import json
 import math
 from pathlib import Path
 
@@ -64,17 +63,3 @@ def test_every_claim_is_a_row(place):
     assert row.verdict == "supported"
     with pytest.raises(UserError, match="scale 'lapto' is unknown; did you mean 'laptop'"):
         verdicts("lapto")
-
-
-@pytest.mark.slow
-def test_the_notebook_runs(place):
-    """Cell by cell, as it stands, on small runs in the place of the laptop's."""
-    cells = json.loads((ROOT / "docs/from_verdict_to_tokens.ipynb").read_text())["cells"]
-    code, names = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"], {}
-    assert len(code) >= 4
-    for number, source in enumerate(code):
-        exec(compile(source, f"cell {number}", "exec"), names)
-    assert list(names["table"].index) == ["0", "1-3", "4-31", "32+"]
-    assert names["gained"].nats.sum() == pytest.approx(
-        names["dense"].losses(names["text"]).nats.sum() - names["stem"].losses(names["text"]).nats.sum(), abs=1e-4
-    )

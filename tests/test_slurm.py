@@ -95,3 +95,10 @@ def test_kinds_are_scored_in_turn_until_one_fails(job, monkeypatch):
     assert said() == [f"stemrepro score --scale tiny --kind {part}" for part in ("losses", "benchmarks")]
     monkeypatch.delenv("SCALE")
     assert "the scale to score" in subprocess.run(SCORE, capture_output=True, text=True).stderr
+
+
+@pytest.mark.parametrize("name", ["train", "score"])
+def test_gpus_are_a_line_to_be_uncommented_among_the_directives(name):
+    """Slurm reads directives up to the first command, and takes ## for a comment."""
+    head = (ROOT / f"slurm/{name}.sbatch").read_text().partition("#SBATCH --output")[0].splitlines()
+    assert "##SBATCH --gpus-per-node=1" in head

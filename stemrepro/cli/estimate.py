@@ -10,7 +10,7 @@ from stemrepro.common.workers import cores
 from stemrepro.config.arm import shaped
 from stemrepro.config.catalog import Catalog
 from stemrepro.model.cost import flops_per_token, parameter_counts, table_bytes_per_token
-from stemrepro.pipeline.plan import Plan
+from stemrepro.pipeline.plan import PASSES, TOKEN_BYTES, Plan, most_tokens
 
 CORE_FLOPS = 4e10  # of training, each second of one core at the laptop scale
 GPU_FLOPS = 4e14  # 40% of an H100's peak (989e12 in bf16)
@@ -78,3 +78,17 @@ def line(plan: Plan) -> str:
         f"{plan.name}: {cost['runs']} runs ({len(plan.runs)} arms at {variants} variants), {cost['tokens']:,} tokens, "
         f"{cost['flops']:.2g} FLOPs: {time}, {cost['disk'] / 1e6:,.0f} MB in runs/"
     )
+
+
+def text_line(plan: Plan) -> str:
+    """Return in one line what is known of a plan's text before it is read, and what counts its tokens."""
+    mix, longest = plan.mix, max(run.read for run in plan.runs.values())
+    most, has = most_tokens(mix), f"how many tokens mix '{plan.scale.data}' has is not known yet"
+    if most and mix.kind != "hub":
+        has = f"mix '{plan.scale.data}' has at most {most:,} tokens, and the longest run reads {longest:,}"
+    if mix.kind == "hub":
+        passes = longest * TOKEN_BYTES / 1e6 / mix.megabytes
+        has = f"mix '{plan.scale.data}' has at most {mix.megabytes:,} MB, which the longest run would pass over about "
+        has += f"{passes:.2g} times (at {TOKEN_BYTES} bytes a token)"
+    counted = f"'stemrepro data --scale {plan.name}' counts its tokens"
+    return f"text: {has}; {counted}, and 'stemrepro train' refuses more than {PASSES} passes"

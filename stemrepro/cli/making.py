@@ -32,12 +32,13 @@ def reproduce(
     """Do all steps of a scale or a recipe, from text to figures and verdicts, each as far as it isn't done."""
     from stemrepro.cli.estimate import line
     from stemrepro.measures.catalog import load
-    from stemrepro.pipeline.plan import make_plan
+    from stemrepro.pipeline.plan import check_asked, make_plan
     from stemrepro.pipeline.reproduce import reproduce as do_all
 
     catalog, chosen = load(), tuple(recipe or ())
     at = scale or next((where for name in chosen for where in catalog.recipe(name).scales[:1]), "laptop")
     plan = make_plan(at, chosen, catalog)
+    check_asked(catalog, at)
     print(line(plan))
     warn(no_repository())
     for path in filter(Path.is_symlink, (DATA, RUNS, SCORES, RESULTS)):
@@ -72,12 +73,15 @@ def plan(scale: Scale = "laptop", recipe: Recipes = None) -> None:
 
     from stemrepro.cli import estimate
     from stemrepro.measures.catalog import load
-    from stemrepro.pipeline.plan import make_plan
+    from stemrepro.pipeline.plan import check_asked, make_plan
 
     catalog = load()
     chosen = make_plan(scale, recipe or (), catalog)
+    check_asked(catalog, scale)
     estimate.show_arms(catalog, scale, [arm for arm in catalog.arms if arm in {a.arm for a in chosen.runs}], Console())
     print(estimate.line(chosen))
+    if chosen.runs:
+        print(estimate.text_line(chosen))
 
 
 @app.command()
@@ -152,10 +156,13 @@ def train(
     Where the scale has a block `parallel`, torchrun or srun starts this command once for each device.
     """
     from stemrepro.cli.summary import losses_of_runs
+    from stemrepro.measures.catalog import load
     from stemrepro.pipeline import runs as of_plan
-    from stemrepro.pipeline.plan import make_plan
+    from stemrepro.pipeline.plan import check_asked, make_plan
 
-    plan = make_plan(scale)
+    catalog = load()
+    plan = make_plan(scale, (), catalog)
+    check_asked(catalog, scale)
     chosen = of_plan.share_of(of_plan.asked_runs(plan, names.chosen(plan, runs or [])), shard)
     warn(no_repository(of_dvc=False))  # once, and not in each worker
     (RUNS / scale).mkdir(parents=True, exist_ok=True)  # DVC needs it also where a scale has no runs

@@ -124,10 +124,17 @@ def check_sweep(file: Path) -> None:
 
 
 def check_run(folder: Path) -> None:
-    """Raise UserError where a folder holds no run."""
-    if not (folder / "config.yaml").exists():
-        runs = sorted(config.parent.as_posix() for config in RUNS.glob("*/*/*/seed*/config.yaml"))
-        error = unknown("run", folder.as_posix(), runs, f"{RUNS}/")
-        if folder.match(f"{RUNS}/*/*/*/*") and (scale := folder.parts[-4]) in scales():
-            raise UserError(f"{error}; 'make reproduce SCALE={scale}' trains those of that scale")
+    """Raise UserError where a folder holds no run; the sentence has the command that trains it, where there is one."""
+    if (folder / "config.yaml").exists():
+        return
+    runs = sorted(config.parent.as_posix() for config in RUNS.glob("*/*/*/seed*/config.yaml"))
+    error = unknown("run", folder.as_posix(), runs, f"{RUNS}/")
+    if not folder.match(f"{RUNS}/*/*/*/*") or (scale := folder.parts[-4]) not in scales():
         raise error
+    from stemrepro.measures.catalog import load
+
+    address, asking = Address(folder.parts[-3], folder.parts[-2]), load().at(scale).recipes
+    recipe = next((name for name, about in asking.items() if address in about.wanted()), None)
+    if recipe is None:
+        raise UserError(f"{error}; no recipe trains '{address}' at scale '{scale}': name another arm or variant")
+    raise UserError(f"{error}; 'make reproduce SCALE={scale} RECIPE={recipe}' trains the runs of '{address}'")

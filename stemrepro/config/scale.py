@@ -104,7 +104,11 @@ class Scale(OfSomeScales):
     def _fits(self) -> "Scale":
         step = self.training.batch * self.model.sequence
         if self.training.tokens % step:
-            raise ValueError(f"training.tokens {self.training.tokens} is no multiple of batch x sequence = {step}")
+            below = self.training.tokens // step * step
+            nearest = f"the nearest are {below} and {below + step}" if below else f"the least is {step}"
+            raise ValueError(
+                f"training.tokens {self.training.tokens} is no multiple of batch x sequence = {step}; {nearest}"
+            )
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds {list(self.seeds)} names a seed twice")
         if list(self.seeds) != sorted(self.seeds):

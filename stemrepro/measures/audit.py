@@ -227,10 +227,10 @@ def large_gains_scored_alike(scores: Scores, block: Block) -> int:
     Nine is the least that notes on the paper give for tasks of knowledge.
     """
     paper = scores.catalog.paper
-    alike = [row for row in paper.blocks[block].rows if scorer(paper, f"{block}/{row}") == scorer(paper, f"{block}/dense")]
+    rows = [f"{block}/{row}" for row in paper.blocks[block].rows]
+    alike = [row for row in rows if scorer(paper, row) == scorer(paper, _dense(row))]
     least = paper.value("headlines/knowledge_task_gain/low")
-    gains = [accuracies(paper, f"{block}/{row}") - accuracies(paper, f"{block}/dense") for row in alike]
-    return int((np.array(gains) >= least).sum())
+    return int((np.array([accuracies(paper, row) - accuracies(paper, _dense(row)) for row in alike]) >= least).sum())
 
 
 def within_items(scores: Scores, block: Block) -> int:

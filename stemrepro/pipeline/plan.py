@@ -1,5 +1,6 @@
 """What is to be done at a scale: the runs and scores that its recipes ask for, and the text of both."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -8,15 +9,21 @@ from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
 from stemrepro.config.catalog import Catalog
-from stemrepro.config.mixes import BlendMix, Mix
+from stemrepro.config.mixes import BlendMix, Mix, is_large
 from stemrepro.config.recipe import Recipe
 from stemrepro.config.scale import Scale
 from stemrepro.config.scores import LOSSES, SCORE_KINDS, PlannedReasoning, PlannedTasks
 from stemrepro.config.training import RunTraining
+from stemrepro.data.archives import SAMPLE
 from stemrepro.data.items import has_task
 from stemrepro.measures.catalog import load
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import flops_per_token
+
+PASSES = 4
+"""Training refuses more passes over its text: MOST_EPOCHS of stemrepro.training.module, which imports torch."""
+TOKEN_BYTES = 4.5
+"""Bytes of English prose in a token of a large vocabulary, as recipes/mixes.yaml reckons."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,14 @@ class Planned:
     def trained(self) -> tuple[int, ...]:
         """The seeds that are trained."""
         return max(self.seeds.values(), key=len)
+
+    @property
+    def read(self) -> int:
+        """The tokens of the scale's own text that one reads, with the runs that it resumes from; 0 of a blend."""
+        stages: list[Planned | Before] = [self]
+        while before := stages[-1].before:
+            stages.append(before)
+        return sum(stage.training.tokens for stage in stages if stage.text == "own") if self.text == "own" else 0
 
     @property
     def flops(self) -> float:
@@ -172,6 +187,66 @@ def check_length(catalog: Catalog, scale: Scale) -> None:
         raise UserError(f"mix '{scale.data}': a document has {mix.length} tokens; {rule}")
 
 
+def most_tokens(mix: Mix, people: int = 0) -> int | None:
+    """Return the most training tokens that a text can have, so far as recipes/ tell; None where its sources alone do.
+
+    A token has a byte or more.
+
+    Args:
+        people: the number of invented people of a variant's text; 0 for the mix's own.
+    """
+    match mix.kind:
+        case "hub":
+            return mix.megabytes * 10**6
+        case "sample":
+            return SAMPLE.with_name(f"{mix.file}.jsonl").stat().st_size
+        case "recall":
+            return mix.documents * mix.length
+        case "invented":
+            return (people or mix.people) * mix.exposures * mix.length
+    return None
+
+
+def check_text(scale_name: str, scale: Scale, mix: Mix, runs: dict[Address, Planned]) -> None:
+    """Raise UserError where a run would pass over its text more than PASSES times even if each byte were a token."""
+    for address, run in runs.items():
+        most = most_tokens(mix, run.people)
+        if most is None or run.read <= PASSES * most:
+            continue
+        has, remedy, step = f"{most:,} tokens", "take a larger mix", run.training.batch * run.training.sequence
+        if mix.kind == "hub":
+            has = f"{mix.megabytes:,} megabytes"
+            remedy = f"give the mix `megabytes` of {math.ceil(run.read * TOKEN_BYTES / 1e6)} for one pass"
+            remedy += "" if is_large(mix) else " (of more than some thousands also a `sample`, docs/howto.md)"
+            most = int(most / TOKEN_BYTES)
+        fewer = f", or the scale `tokens` of {few} or fewer" if (few := PASSES * most // step * step) else ""
+        raise UserError(
+            f"scale '{scale_name}': a run of '{address}' reads {run.read:,} tokens, and mix '{scale.data}' of "
+            f"recipes/mixes.yaml has {has} at most; more than {PASSES} passes are refused: {remedy}{fewer}"
+        )
+
+
+def check_asked(catalog: Catalog, scale_name: str) -> None:
+    """Raise UserError where no recipe is run at a scale."""
+    if not catalog.at(scale_name).recipes:
+        raise UserError(
+            f"no recipe is for scale '{scale_name}', so there is nothing to train: 'stemrepro new recipe NAME dense "
+            f"stem-third' writes one; then add 'scales: [{scale_name}]' to recipes/NAME.yaml"
+        )
+
+
+def recipe_at(catalog: Catalog, scale_name: str, name: str) -> Recipe:
+    """Return a recipe by name; UserError where there is none, or where it isn't run at a scale."""
+    recipe = catalog.recipe(name)
+    if recipe.runs_at(scale_name, catalog.scale(scale_name)):
+        return recipe
+    remedy = f"add '{scale_name}' to `scales:` in recipes/{name}.yaml"
+    if recipe.scales:
+        raise UserError(f"recipe '{name}' is for the scales {', '.join(recipe.scales)}; {remedy}")
+    alone = f"scale '{scale_name}' is only for recipes that name it (named_only: true)"
+    raise UserError(f"recipe '{name}' names no scales, and {alone}; {remedy}, next to all others that it is for")
+
+
 def reasoning_of(scale: Scale, recipes: dict[str, Recipe]) -> PlannedReasoning | None:
     """Return the tasks of reasoning that recipes name, none without the hub; None where no recipe reads such scores."""
     readers = [recipe for recipe in recipes.values() if "reasoning" in recipe.scores]
@@ -185,11 +260,12 @@ def make_plan(scale_name: str, recipes: Iterable[str] = (), catalog: Catalog | N
     """Return what some recipes, or all, need of a scale; UserError where one is unknown, or doesn't fit the other."""
     catalog = catalog or load()
     scale, here = catalog.scale(scale_name), catalog.at(scale_name)
-    chosen = {name: here.recipe(name) for name in recipes} or here.recipes
+    chosen = {name: recipe_at(catalog, scale_name, name) for name in recipes} or here.recipes
     check_length(catalog, scale)
     asked = wanted(here, chosen)
     runs = {address: planned_runs(catalog, scale_name, address, scores) for address, scores in asked.items()}
     mix = catalog.text(scale)
+    check_text(scale_name, scale, mix, runs)
     named = dict.fromkeys(task for recipe in chosen.values() if "benchmarks" in recipe.scores for task in recipe.tasks)
     asked_of, hub = scale.benchmarks.tasks, scale.benchmarks.hub
     if strange := [task for task in asked_of or () if named and not has_task(mix, hub, task)]:

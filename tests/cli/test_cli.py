@@ -21,6 +21,8 @@ from stemrepro.config.address import Address
 from stemrepro.measures import store
 from tests.conftest import ROOT, TINY, copy_recipes, hear_signals
 
+COMMANDS = [command.callback.__name__ for command in app.registered_commands]
+
 
 def plain(text):
     """Return a text without line breaks."""
@@ -100,6 +102,56 @@ def test_every_command_has_help():
     shown, names = run("--help").stdout, {command.callback.__name__ for command in app.registered_commands}
     assert names >= {"reproduce", "plan", "data", "train", "score", "analyse", "track", "cost", "sweep", "verify"}
     assert all(name in shown and run(name, "--help").exit_code == 0 for name in names)
+
+
+@pytest.mark.parametrize("words", [[], *([name] for name in COMMANDS), ["new", "arm"], ["new", "recipe"]], ids=" ".join)
+def test_the_help_of_a_command_fits_one_screen(words):
+    assert run(*words, "--help").stdout.count("\n") <= 40
+
+
+ALONE = TINY | {"named_only": True}
+"""A scale that no recipe names."""
+
+
+@pytest.mark.parametrize("command", ["plan", "train", "reproduce"])
+def test_a_scale_without_a_recipe_comes_with_the_command_that_writes_one(project, command):
+    (project / "recipes/scales/alone.yaml").write_text(yaml.safe_dump(ALONE))
+    done = run(command, "--scale", "alone")
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert "no recipe is for scale 'alone'" in done.stderr
+    assert "'stemrepro new recipe NAME dense stem-third' writes one; then add 'scales: [alone]'" in done.stderr
+    assert not (project / "runs/alone").exists()
+
+
+HUB = "own: {kind: hub, dataset: own, megabytes: %d, licence: mine, attribution: me}\n"
+
+
+@pytest.mark.parametrize("command", ["plan", "data"])
+def test_a_text_that_is_surely_too_small_is_refused_before_it_is_read(project, command):
+    mixes, own = project / "recipes/mixes.yaml", TINY | {"data": "own"}
+    training = TINY["training"] | {"tokens": 128 * 10**5}
+    (project / "recipes/scales/own.yaml").write_text(yaml.safe_dump(own | {"training": training}))
+    mixes.write_text((ROOT / "recipes/mixes.yaml").read_text() + HUB % 3)
+    done = run(command, "--scale", "own", *(() if command == "plan" else ("fetch",)))
+    assert done.exit_code == 2
+    assert "reads 12,800,000 tokens, and mix 'own' of recipes/mixes.yaml has 3 megabytes at most" in done.stderr
+    assert "give the mix `megabytes` of 58 for one pass" in done.stderr
+    assert "or the scale `tokens` of 2666624 or fewer" in done.stderr
+    assert not (project / "data/own").exists()
+
+
+def test_a_plan_says_what_is_known_of_its_text(project):
+    own = TINY | {"data": "own"}
+    (project / "recipes/scales/own.yaml").write_text(yaml.safe_dump(own))
+    (project / "recipes/mixes.yaml").write_text((ROOT / "recipes/mixes.yaml").read_text() + HUB % 1)
+    said = plain(run("plan", "--scale", "own").stdout)
+    assert "mix 'own' has at most 1 MB, which the longest run would pass over about 0.0069 times" in said
+    assert "'stemrepro data --scale own' counts its tokens, and 'stemrepro train' refuses more than 4 passes" in said
+    assert "how many tokens mix 'text-8' has is not known yet" in plain(run("plan").stdout)
+    assert "mix 'sample' has at most 289,233 tokens, and the longest run reads 1,536" in plain(
+        run("plan", "--scale", "tiny").stdout
+    )
 
 
 @pytest.mark.slow

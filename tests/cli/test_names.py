@@ -41,9 +41,20 @@ def sentence(*arguments):
 def test_a_run_that_is_not_there_yet_comes_with_the_command_that_makes_it(project):
     said = sentence("export", "runs/atlas/main/stem-full/seed0", "out")
     assert said.startswith("stemrepro: run 'runs/atlas/main/stem-full/seed0' is unknown; did you mean 'runs/tiny/main/")
-    assert said.endswith("; 'make reproduce SCALE=atlas' trains those of that scale\n")
+    assert said.endswith("; 'make reproduce SCALE=atlas RECIPE=knowledge_editing' trains the runs of 'stem-full'\n")
+    assert "no recipe trains 'stem-quarter' at scale 'atlas'" in sentence(
+        "export", "runs/atlas/main/stem-quarter/seed0", "o"
+    )
     for other in ("runs/atlantis/main/stem-full/seed0", "runs/atlas/main/stem-full", "my/atlas/main/stem-full/seed0"):
         assert "make" not in sentence("generate", "--run", other, "--prompt", "x")
+
+
+def test_a_recipe_of_other_scales_comes_with_what_to_add(project):
+    asked = ("plan", "--scale", "atlas", "--recipe")
+    said = sentence(*asked, "pretraining_350m")
+    assert "recipe 'pretraining_350m' is for the scales paper-350m; add 'atlas' to `scales:`" in said
+    assert "recipe 'rivals' names no scales, and scale 'atlas' is only for" in sentence(*asked, "rivals")
+    assert "recipe 'rivls' is unknown; did you mean 'rivals'?" in sentence(*asked, "rivls")
 
 
 AT = ("--scale", "tiny")

@@ -104,7 +104,7 @@ def test_gains_against_what_other_items_might_give(scores, monkeypatch):
 
 
 def test_large_gains_are_between_rows_that_are_scored_in_two_ways(scores, monkeypatch):
-    """By the printed cells four gains are of nine points or more: 40.00 and 39.61 over 30.55, 46.68 and 44.53 over 34.80."""
+    """Four gains are of nine points or more: 40.00 and 39.61 over 30.55, 46.68 and 44.53 over 34.80."""
     assert audit.task_gain(scores, "table-3-350m/stem-half", "openbookqa") == pytest.approx(46.68 - 34.80)
     assert audit.large_gains_scored_alike(scores, "table-3-350m") == 0
     monkeypatch.setattr(audit, "scorer", lambda paper, row: "one for all")

@@ -11,6 +11,7 @@ from stemrepro.config.arm import run_settings
 from stemrepro.config.scale import Scale
 from stemrepro.model.cost import parameter_counts
 from stemrepro.pipeline import plan
+from stemrepro.training.module import MOST_EPOCHS
 
 
 def only(catalog, *names):
@@ -142,3 +143,31 @@ def test_a_scale_may_name_the_tasks_that_are_scored(catalog):
     assert {"cloze", "piqa", "gloss_word"} <= set(tasks())
     with pytest.raises(UserError, match=r"benchmarks\.tasks names 'cloz', of which mix 'text-8' has no items"):
         tasks("cloz")
+
+
+def test_no_more_passes_are_planned_than_training_takes():
+    assert plan.PASSES == MOST_EPOCHS
+
+
+def test_what_a_run_reads_includes_the_runs_that_it_resumes_from(catalog):
+    """As training counts it; of a blend it is nothing."""
+    planned, tokens = runs(catalog), catalog.scale("laptop").training.tokens
+    assert planned[Address(MAIN, "dense")].read == tokens
+    later = planned[Address("further-80", "stem-full")]
+    assert later.read == tokens + later.training.tokens > tokens
+    assert planned[Address("mid", "dense")].read == 0
+
+
+def test_made_text_is_as_long_as_its_mix_says(catalog):
+    recall, invented = catalog.mixes["recall"], catalog.mixes["invented"]
+    assert plan.most_tokens(recall) == 16000 * 65
+    assert plan.most_tokens(invented) == 384 * 264 * 11
+    assert plan.most_tokens(invented, 96) == 96 * 264 * 11
+    assert plan.most_tokens(catalog.mixes["text-8"]) is None
+    scale = catalog.scale("recall")
+    training = scale.training.model_copy(update={"tokens": 5 * scale.training.tokens})
+    longer = catalog.scales | {"recall": scale.model_copy(update={"training": training})}
+    with pytest.raises(
+        UserError, match=r"mix 'recall' of recipes/mixes.yaml has 1,040,000 tokens at most; .*larger mix"
+    ):
+        plan.make_plan("recall", (), catalog.model_copy(update={"scales": longer}))

@@ -1,0 +1,64 @@
+"""The night on eight GPUs of docs/cluster.md works word by word, as far as that needs no GPU."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stemrepro.cli import estimate
+from stemrepro.measures.catalog import load
+from stemrepro.pipeline.plan import make_plan
+from tests.conftest import ROOT, copy_recipes
+
+PAGE = (ROOT / "docs/cluster.md").read_text(encoding="utf-8")
+SECTION = PAGE.partition("\n## One night on 8 H100s\n")[2].partition("\n## ")[0]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The folder in which the page's first block was run, and what it printed."""
+    folder = tmp_path_factory.mktemp("night")
+    copy_recipes(folder, "pretraining_350m")
+    block = re.search(r"```sh\n(.*?)```", SECTION, re.DOTALL)[1]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euc", block],
+        cwd=folder,
+        env=os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder, done.stdout
+
+
+def test_the_files_of_the_page_are_planned_at_the_cost_that_it_names(written):
+    folder, said = written
+    flops, days, hours, gpu_hours = re.search(
+        r"# (\S+) FLOPs, (\S+) days of one H100 at 40% of its peak \(\S+\): (\d+) hours of eight, (\d+) GPU", SECTION
+    ).groups()
+    assert f" {flops} FLOPs: " in said
+    assert f" or {days} days of one H100 at 40% of its peak" in said
+    plan = make_plan("tonight", (), load(folder / "recipes"))
+    seconds = estimate.estimate(plan)["flops"] / estimate.GPU_FLOPS
+    assert (round(seconds / 3600), round(seconds / 3600 / 8)) == (int(gpu_hours), int(hours))
+    assert (plan.scale.parallel.strategy, plan.scale.parallel.devices) == ("ddp", 8)
+    assert {str(address): run.trained for address, run in plan.runs.items()} == {"dense": (0,), "stem-third": (0,)}
+
+
+def test_the_smoke_test_is_the_same_recipe_on_one_device_and_the_vendored_text(written, sample):
+    """The sample's 300 entries make more tokens than the smoke test's 512, but less than twice as many."""
+    plan = make_plan("tonight-smoke", (), load(written[0] / "recipes"))
+    assert [str(address) for address in plan.runs] == ["dense", "stem-third"]
+    assert (plan.scale.parallel, plan.mix.kind, plan.scale.training.accelerator) == (None, "sample", "gpu")
+    assert plan.scale.training.tokens < 2 * (sample / "blocks/train.bin").stat().st_size / 2
+
+
+def test_the_commands_of_the_page_exist_and_it_says_what_is_unproven():
+    assert "**None of this ran on a GPU.**" in SECTION
+    assert SECTION.count("\n") < 45
+    asked = set(re.findall(r"stemrepro (\w+)", SECTION)) - {"tonight"}
+    assert asked == {"new", "plan", "data", "train", "score", "analyse"}
