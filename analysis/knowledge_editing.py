@@ -1,5 +1,5 @@
 """Fig. 4 and 7 as measurements: how often other rows edit an answer, against controls, by lengths, layers and
-relations; shares of cases that were known before, in b, e and f of STEM full.
+relations; shares of cases that were known before. Dense has no rows: what its up-projections give is swapped.
 """
 
 import numpy as np
@@ -7,32 +7,26 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.measures.knowledge import closer, recall, share_of, trials
+from stemrepro.measures.knowledge import before, recall, share_of, trials
 from stemrepro.measures.reading import arm_table
 from stemrepro.measures.scores import Scores
 from stemrepro.report.results import mean_row, pick
 from stemrepro.report.style import (
     ARM_COLOUR,
     ARM_LABEL,
-    ARM_MARKER,
-    FAINT,
-    SMALLEST,
+    PLAIN,
     draw_means,
+    headline,
     look,
-    one_legend,
+    note,
     sheet,
 )
 from stemrepro.verdicts.effect import of_share
 
 MAIN = "stem-full"
-EXCHANGED = {
-    "rows": "rows of the target",
-    "input": "input embedding",
-    "both": "both (the target's prompt)",
-    "random": "rows by chance",
-    "wrong-layer": "rows of another layer",
-    "average": "average of the rows",
-}
+HEADLINE = "Another country's rows move STEM's answers;\nin a dense model its input embedding moves them all"
+SWAPPED = {"rows": "swap the table row", "input": "swap the input embedding"}
+NO_TABLE = "no table: outputs of $W_u$"
 LENGTHS = {
     "longer-left-pad": "longer: pad left",
     "longer-right-pad": "longer: pad right",
@@ -43,7 +37,14 @@ LENGTHS = {
     "shorter-average": "shorter: average",
     "shorter-input": "shorter: input",
 }
-EXAMPLE = ("Spain", "Germany", "capital")
+RECALLED = {"told": (True, "told in training"), "never told": (False, "never told")}
+PROBABLE = {
+    "before": "before the edit",
+    "rows": "rows swapped",
+    "input": "input embedding\nswapped",
+    "both": "both: the target's\nown prompt",
+}
+MOVED = "target's answer first (%)"
 
 
 def _by_relation(scores: Scores, method: str) -> list[dict]:
@@ -57,126 +58,122 @@ def _by_relation(scores: Scores, method: str) -> list[dict]:
     return rows
 
 
-def _example(scores: Scores) -> list[dict]:
-    """Return probabilities of the target's answer after the edit: every case, and the paper's example."""
-    edits = trials(scores, MAIN, "rows")
-    new = np.where(edits.known, edits.values("new"), np.nan)
-    spread = np.nanquantile(new, np.linspace(0, 1, 101)) if edits.known.any() else []
-    rows = [
-        {"panel": "probability of the new answer", "what": "cases", "x": place / 100, "value": value}
-        for place, value in enumerate(spread)
-    ]
-    which = (edits.cases[["source", "target", "relation"]] == EXAMPLE).all(axis=1).to_numpy()
-    if which.any():
-        mean = float(np.nanmean(new[:, which]))
-        rows.append({"panel": "probability of the new answer", "what": "example", "x": "", "value": mean})
-    return rows
-
-
 def collect(scores: Scores) -> pd.DataFrame:
-    """Return success of every method in every arm, recall, the example, and success by relation."""
+    """Return success of every method in every arm, recall, success by relation, and probabilities of both answers."""
     rows = []
     for arm in scores.recipe.arms:
         for method in arm_table(scores, "edits", arm)["method"].unique():
             rows.append(mean_row("success", arm, method, share_of(scores, arm, "success", method)))
-            rows.append(mean_row("kept", arm, method, share_of(scores, arm, "kept", method)))
-            rows.append(mean_row("closer", arm, method, closer(scores, arm, "", method)))
-            for field in ("new", "old"):
-                rows.append(mean_row(field, arm, method, share_of(scores, arm, field, method), 100))
-            others = share_of(scores, arm, "success", method, known_before=False)
-            if np.isfinite(others.differences).all():
-                rows.append(mean_row("success where not known before", arm, method, others))
-        for name, was_told, held_out in (
-            ("told, held-out template", True, True),
-            ("told, trained templates", True, False),
-            ("never told", False, True),
-        ):
-            rows.append(mean_row("recall", arm, name, recall(scores, arm, was_told, held_out).share))
-    for method in ("rows", "input"):
+        for name, (was_told, _) in RECALLED.items():
+            rows.append(mean_row("recall", arm, name, recall(scores, arm, was_told).share))
+    rows.append(mean_row("old", MAIN, "before", before(scores, MAIN), 100))
+    for method in ("rows", "input", "both"):
+        rows += [mean_row(field, MAIN, method, share_of(scores, MAIN, field, method), 100) for field in ("new", "old")]
+    for method in SWAPPED:
         rows += _by_relation(scores, method)
-    return pd.DataFrame(rows + _example(scores))
+    return pd.DataFrame(rows)
 
 
-def _dots(axes: Axes, rows: pd.DataFrame, names: dict[str, str], arms: list[str]) -> None:
-    """Draw a row per method with a dot per arm."""
-    shifts = np.linspace(-0.32, 0.32, len(arms)) if len(arms) > 1 else [0.0]
-    for shift, arm in zip(shifts, arms, strict=True):
-        means = pick(rows, what=arm).set_index("x").reindex(names)
-        places = np.arange(len(names)) + shift
-        draw_means(axes, places, means, sideways=True, **look(arm, joined=False), label=ARM_LABEL[arm])
-    axes.set_yticks(range(len(names)), names.values())
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set_xlim(-3, 103)
-    axes.grid(axis="y", color=FAINT, lw=0.8)
-    axes.set_xlabel("target's answer first (%)")
+def bars(axes: Axes, at: np.ndarray, rows: pd.DataFrame, colour: str | list[str], hollow: bool = False) -> None:
+    """Draw means as bars to the right with their intervals."""
+    axes.barh(at, rows["value"], 0.36, fc="white" if hollow else colour, ec=colour)
+    draw_means(axes, at, rows, sideways=True, color="black", ls="none", lw=0.9)
 
 
-def draw_layers(axes: Axes, data: pd.DataFrame, scores: Scores) -> None:
-    """Draw success against the number of layers whose rows are exchanged, from the lowest up."""
-    for arm in scores.recipe.arms:
-        rows = pick(data, panel="success", what=arm).set_index("x")
-        doses = [name for name in rows.index if name.startswith("layers-")]  # in order, and "rows" is all of them
-        shown = rows.loc[[*doses, "rows"]]
-        counts = np.arange(1, len(shown) + 1)
-        draw_means(axes, counts, shown, **look(arm), label=ARM_LABEL[arm])
-    axes.set(xlabel="tables exchanged (lowest first)", ylabel="target's answer first (%)", ylim=(-3, 103))
+def rows_of(axes: Axes, names: list[str], xlabel: str) -> None:
+    """Name the rows of a panel of shares, from the top down."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set(xlabel=xlabel, xlim=(0, 103), ylim=(max(len(names), 1) - 0.5, -0.5))
+
+
+def draw_swaps(
+    axes: Axes, rows: pd.DataFrame, names: dict[str, str], colours: list[str], said: dict[tuple[str, str], str]
+) -> None:
+    """Draw success by the target's rows, filled, and by its input embedding.
+
+    Args:
+        rows: by name and method.
+        said: words in or behind a bar, by name and method.
+    """
+    for method, shift in (("rows", -0.2), ("input", 0.2)):
+        means = rows.loc[[(name, method) for name in names]]
+        bars(axes, np.arange(len(names)) + shift, means, colours, hollow=method == "input")
+        for at, (name, value, end) in enumerate(zip(names, means["value"], means["ci_high"], strict=True)):
+            words, long = said.get((name, method), ""), value > 50
+            if words and long:
+                note(axes, words, (2, at + shift), (0, 0))
+            note(axes, f"{value:.0f}%" + (f"  {words}" if not long else ""), (end, at + shift), (3, 0))
+    rows_of(axes, list(names.values()), MOVED)
+    axes.set_xlim(right=118)  # room for numbers
+
+
+def draw_lengths(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw success in names of other lengths."""
+    rows = pick(data, panel="success", what=MAIN).set_index("x").loc[list(LENGTHS)]
+    bars(axes, np.arange(len(rows)), rows, ARM_COLOUR[MAIN])
+    rows_of(axes, list(LENGTHS.values()), MOVED)
+
+
+def draw_layers(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw success against the number of layers whose rows are swapped, from the lowest up."""
+    rows = pick(data, panel="success", what=MAIN).set_index("x")
+    doses = [name for name in rows.index if name.startswith("layers-")]  # in order, and "rows" is all of them
+    shown = rows.loc[[*doses, "rows"]]
+    draw_means(axes, np.arange(1, len(shown) + 1), shown, **look(MAIN))
+    axes.set(xlabel="tables swapped, from the lowest", ylabel=MOVED, ylim=(0, 103))
     axes.xaxis.get_major_locator().set_params(integer=True)
 
 
-def draw_example(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw the share of cases below each probability of the new answer, and where the paper's example lies."""
-    probabilities = pick(data, panel="probability of the new answer")
-    cases, example = pick(probabilities, what="cases"), pick(probabilities, what="example")
-    axes.plot(cases["value"].astype(float), 100 * cases["x"].astype(float), color=ARM_COLOUR[MAIN], lw=1.3)
-    for value in example["value"]:
-        axes.axvline(value, color="black", lw=0.8, ls=":")
-        axes.text(value, 8, " Spain to Germany,\n capital ", fontsize=SMALLEST, ha="right" if value > 0.5 else "left")
-    axes.set(xlabel="probability of the new answer", ylabel="cases below (%)", xlim=(0, 1), ylim=(0, 100))
+def draw_recall(axes: Axes, data: pd.DataFrame, arms: list[str]) -> None:
+    """Draw the facts that each arm recalls, hollow of those that it was never told."""
+    for place, arm in enumerate(arms):
+        for name, (told, words) in RECALLED.items():
+            row = pick(data, panel="recall", what=arm, x=name)
+            draw_means(axes, place, row, sideways=True, **look(arm, hollow=not told, joined=False))
+            if not place:
+                note(axes, words, (row["value"].iloc[0], place), (0, 9), ha="right" if told else "left", color=PLAIN)
+    rows_of(axes, [ARM_LABEL[arm] for arm in arms], "answer is first (% of facts)")
+    axes.set_ylim(top=-0.9)  # room for words
 
 
-def draw_recall(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw the facts recalled by each arm."""
-    recalls = pick(data, panel="recall")
-    names = list(dict.fromkeys(recalls["x"]))
-    arms = list(dict.fromkeys(recalls["what"]))
-    for shift, arm in zip(np.linspace(-0.3, 0.3, len(arms)), arms, strict=True):
-        rows = pick(recalls, what=arm).set_index("x").reindex(names)
-        places = np.arange(len(names)) + shift
-        draw_means(axes, places, rows, sideways=True, **look(arm, joined=False), label=ARM_LABEL[arm])
-    axes.set_yticks(range(len(names)), [name.replace(", ", ",\n") for name in names])
-    axes.set(xlabel="answer is first (% of facts)", xlim=(-3, 103), ylim=(len(names) - 0.5, -0.5))
-
-
-def draw_relations(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw success by relation, for rows and for the input embedding."""
-    successes = pick(data, panel="by relation")
-    names = list(dict.fromkeys(successes["x"]))
-    for shift, (method, fill) in zip((-0.12, 0.12), (("rows", "full"), ("input", "none")), strict=True):
-        rows = pick(successes, what=method).set_index("x").reindex(names)
-        places = np.arange(len(names)) + shift
-        draw_means(axes, places, rows, sideways=True, fmt=ARM_MARKER[MAIN], color=ARM_COLOUR[MAIN], fillstyle=fill)
-    axes.set_yticks(range(len(names)), names)
-    axes.set(xlabel="target's answer first (%), STEM full", xlim=(-3, 103), ylim=(len(names) - 0.5, -0.5))
+def draw_probabilities(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw probabilities of the source's answer, in grey, and of the target's, before the edit and after it."""
+    places = list(PROBABLE)
+    for field, words, colour, shift in (
+        ("old", "the source's answer", PLAIN, -0.2),
+        ("new", "the target's answer", ARM_COLOUR[MAIN], 0.2),
+    ):
+        rows = pick(data, panel=field, what=MAIN)
+        at = np.array([places.index(name) for name in rows["x"]]) + shift
+        percent = 100 * rows[["value", "ci_low", "ci_high"]]
+        bars(axes, at, percent, colour)
+        note(axes, words, (0, at[0]), (3, 0), color="white")
+    rows_of(axes, list(PROBABLE.values()), "probability (%)")
 
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
-    """Draw six panels: what is exchanged, lengths, layers, what was known, relations, the example among all cases."""
+    """Draw six panels: what is swapped, probabilities, lengths, layers, relations, what was known."""
     titles = {
-        "a": "What is exchanged",
-        "b": "Names of other lengths",
-        "c": "In how many layers",
+        "a": "What is swapped",
+        "b": "STEM full: other lengths",
+        "c": "STEM full: how many layers",
         "d": "What was known before",
-        "e": "By relation (open: input)",
-        "f": "The paper's example",
+        "e": "STEM full: by relation",
+        "f": "STEM full: both answers",
     }
-    figure, grid = sheet("ab;ac;de;df", 8.4, titles)
-    success = pick(data, panel="success")
-    _dots(grid["a"], success, EXCHANGED, list(scores.recipe.arms))
-    one_legend(figure, [grid["a"]], columns=6)
-    _dots(grid["b"], success, LENGTHS, [MAIN])
-    grid["b"].set_xlabel("target's answer first (%), STEM full")
-    draw_layers(grid["c"], data, scores)
-    draw_recall(grid["d"], data)
-    draw_relations(grid["e"], data)
-    draw_example(grid["f"], data)
+    figure, grid = sheet("ab;cd;ef", 7.6, titles)
+    arms = list(scores.recipe.arms)
+    success = pick(data, panel="success").set_index(["what", "x"])
+    said = {(MAIN, "rows"): SWAPPED["rows"], ("dense", "input"): SWAPPED["input"], ("dense", "rows"): NO_TABLE}
+    draw_swaps(grid["a"], success, {arm: ARM_LABEL[arm] for arm in arms}, [ARM_COLOUR[arm] for arm in arms], said)
+    draw_lengths(grid["b"], data)
+    draw_layers(grid["c"], data)
+    draw_recall(grid["d"], data, arms)
+    relations = pick(data, panel="by relation").set_index(["x", "what"])
+    names = {name: name for name in relations.index.get_level_values(0)}
+    said = {(next(iter(names), ""), method): words for method, words in SWAPPED.items()}
+    draw_swaps(grid["e"], relations, names, [ARM_COLOUR[MAIN]] * len(names), said)
+    draw_probabilities(grid["f"], data)
+    shown = success.loc[(MAIN, "rows"), "ci_low"] > 50 and success.loc[("dense", "input"), "ci_low"] > 90
+    headline(figure, HEADLINE, bool(shown), scores.recipe.title)
     return figure

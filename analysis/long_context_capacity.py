@@ -27,11 +27,14 @@ from stemrepro.report.style import (
     draw_means,
     entry,
     look,
+    note,
     sheet,
 )
 from stemrepro.verdicts.effect import Effect
 
 PAPER_SHAPE = "mobilellm-350m"
+LENGTH = 8192
+"""Tokens of the context whose touched parameters are written down."""
 MOES = {"MoE, top-2 of 8": (8, 2), "MoE, top-1 of 16": (16, 1), "MoE, top-8 of 256": (256, 8)}
 POLICIES = {"static-best": (0, (1, 1)), "LFU": "-", "LRU": (0, (4, 2))}
 PAIRS = {
@@ -141,6 +144,11 @@ def draw_active(axes: Axes, data: pd.DataFrame) -> None:
         draw_band(axes, parameters["x"], parameters, colour)
     doubling(axes, "x")
     axes.set_yscale("log")
+    touched = pick(data, panel="active parameters", what="full", x=LENGTH)["value"]
+    for value in touched:
+        axes.plot(LENGTH, value, "o", color=ARM_COLOUR["stem-full"], ms=5)
+        words = f"STEM full: {LENGTH:,} tokens\ntouch {value:.0f}M parameters"
+        note(axes, words, (LENGTH, value), (12, -45), ha="center", color=ARM_COLOUR["stem-full"])
     axes.set(xlabel="tokens of context", ylabel="parameters (M), 350M shape")
     axes.legend(title="lines: mean over sources,\nbands: from the least to the most")
 
@@ -209,7 +217,7 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     titles = {
         "a": "Distinct tokens by source, Heaps' law",
         "b": "Share touched, equal total size",
-        "c": "Table parameters touched",
+        "c": "Test-time capacity scaling",
         "d": "Row caches",
         "e": "What position changes",
         "f": "The same targets, more context",

@@ -190,7 +190,9 @@ def front(data: pd.DataFrame, scores: Scores) -> Figure:
     titles = {"a": f"At {dense / 1e6:.2f}M parameters", "b": "At every size with a number"}
     figure, grid = sheet("cc;ab", 3.9, titles, width_ratios=(1, 1.1), height_ratios=(0.16, 1))
     bars = draw_bars(grid["a"], data)
-    shown = bars.loc["dense-equal-size", "value"] > bars.loc["stem-full", "value"] and bars.loc["stem-full", "ci_low"] > 0
+    shown = (
+        bars.loc["dense-equal-size", "value"] > bars.loc["stem-full", "value"] and bars.loc["stem-full", "ci_low"] > 0
+    )
     headline(figure, HEADLINE, bool(shown), scores.recipe.title)
     draw_equations(grid["c"])
     draw_leads(grid["b"], data, "fixed")

@@ -1,35 +1,22 @@
-"""What is STEM worth, and does it grow or shrink with tokens a parameter? Gaps next to both rival predictions, their
-parts and their price.
-"""
+"""What is STEM worth, and does it grow or shrink with tokens a parameter? Leads, their parts, and others' leads."""
 
 from collections.abc import Iterable
-from itertools import chain, combinations, product
+from itertools import product
 
 import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import NullLocator
 
-from stemrepro.config.address import MAIN
 from stemrepro.config.paper import Paper
 from stemrepro.measures.losses import arm_losses
 from stemrepro.measures.scaling import (
-    SPANS,
-    agreement,
-    flop_multiplier,
-    interaction,
-    law_numbers,
     lead,
     loss,
     over_law,
-    parameter_multiplier,
     parameters,
-    predicted,
-    time_multiplier,
-    token_multiplier,
-    tokens,
     tokens_a_parameter,
     wider_dense,
     widths,
@@ -43,13 +30,16 @@ from stemrepro.report.style import (
     GAIN,
     LESS,
     PLAIN,
+    SMALLEST,
     draw_means,
     error_bars,
+    headline,
     look,
+    name_ends,
     note,
     sheet,
 )
-from stemrepro.verdicts.effect import Effect, Unmeasured
+from stemrepro.verdicts.effect import Effect
 
 STEM = ("stem-third", "stem-full")
 PARTS = {
@@ -62,70 +52,39 @@ PARTS = {
     "gated rest": ("input-add", "stem-full"),
 }
 LOOKS = {
-    "token part": ("token-only", "-"),
-    "contextual part": ("stem-full", "--"),
-    "table at equal FLOPs": ("up-removed", "-"),
-    "up-projection without a table": ("dense", "-"),
-    "up-projection next to a table": ("stem-dagger-full", "-"),
+    "table at equal FLOPs": ("stem-full", "-", "STEM full over no W_u"),
+    "contextual part": ("token-only", "--", "STEM full over token-only"),
+    "up-projection without a table": ("dense", "-", "dense over no W_u"),
+    "token part": ("token-only", "-", "token-only over dense"),
+    "up-projection next to a table": ("stem-dagger-full", "-", "STEM full + W_u over it"),
 }
-"""Arm whose colour and marker a part has, and its line."""
-SHORT = {
-    "contextual part": "contextual: token-only - full",
-    "token part": "token: dense - token-only",
-    "table at equal FLOPs": "table: no W_u - full",
-    "up-projection without a table": "W_u: no W_u - dense",
-    "up-projection next to a table": "W_u: full - dagger",
-}
-LABEL = {"up-removed": "no W_u (control)"}
+"""Arm whose colour and marker a part has, its line and its name."""
 AT_FLOPS = ("dense", "up-removed", "token-only", *STEM)
-BOUGHT = ("stem-third", "stem-full", "ngram-table", "value-embeddings", "bigram-input")
-BUYS = {"token": token_multiplier, "flop": flop_multiplier, "time": time_multiplier, "parameter": parameter_multiplier}
-"""What dense needs more of to reach an arm's loss."""
-COMPARED = ("dense", "stem-third", "stem-full", "token-only", "up-removed", "stem-frozen")
-"""Arms that every setting has whose decisions are compared with the last rung's."""
-SETTINGS = {
-    "rung-1": ("narrow, dense's best start", "dense", "o"),
-    "rung-2": ("narrow, dense's best start", "dense", "o"),
-    "rung-3": ("narrow, dense's best start", "dense", "o"),
-    "rung-1-official-start": ("narrow, official start", "up-removed", "s"),
-    "rung-2-official-start": ("narrow, official start", "up-removed", "s"),
-    "wide-rung-1": ("wide, dense's best start", "stem-third", "D"),
-    "wide-rung-1-official-start": ("wide, official start", "stem-full", "^"),
-}
-"""Variants at which fewer FLOPs are spent: label, arm whose colour is drawn, marker."""
-LAWS = ("dense", "stem-third", "stem-full")
-"""Arms that were trained at both widths and whose fitted laws are reported."""
-FORETOLD = ("stem-third", "stem-full", "token-only", "up-removed")
-PAIRS = {"0": "never", "1-3": "1-3", "4-31": "4-31", "32+": "32 or more"}
+RIVALS = ("stem-full", "ngram-table", "bigram-input", "input-add", "value-embeddings")
+COMPARED = ("stem-full", "ngram-table")
+HEADLINE = "STEM's lead over dense lasts up to the paper's tokens per parameter"
+LABEL = {"up-removed": "no W_u (control)", "input-add": "dense + a row per token"}
+PARAMETERS = ("dense", "stem-third", "stem-full")
+"""Arms that were trained at both widths."""
+PAIRS = {"0": "never read", "1-3": "1-3 times", "4-31": "4-31 times", "32+": "32 or more"}
 TOKENS = "training tokens a parameter (dense's)"
 
 
 def collect(scores: Scores) -> pd.DataFrame:
-    """Return all that is drawn, judged elsewhere or cited: a line per number.
-
-    At each rung: gaps, their parts, loss at equal FLOPs, what arms are worth in tokens, gaps by pair count.
-    And the rivals' numbers.
-    """
+    """Return all that is drawn or cited, a line per number: leads, their parts, losses at equal FLOPs, others."""
     rows, places, arms = rival_rows(scores.catalog.paper), tokens_a_parameter(scores), scores.recipe.arms
     wider = [width for width in widths(scores) if width != 1]
     for width in widths(scores):
         at = "" if width == 1 else f", width x {width:g}"
         for (rung, x), arm in product(tokens_a_parameter(scores, width).items(), STEM):
-            rows.append(mean_row(f"gap{at}", arm, x, gap(scores, "dense", arm, rung)))
             rows.append(mean_row(f"gap, %{at}", arm, x, lead(scores, "dense", arm, rung)))
     for rung, x in places.items():
         rows += [mean_row("part", what, x, gap(scores, *pair, rung)) for what, pair in PARTS.items()]
         rows += [mean_row("over dense's law", arm, x, over_law(scores, arm, rung)) for arm in AT_FLOPS]
-        rows += [multiplier_row(scores, arm, x, rung, of) for arm in BOUGHT for of in BUYS]
         rows += [mean_row("gap to dense", arm, x, gap(scores, "dense", arm, rung)) for arm in arms if arm != "dense"]
+        rows.append(mean_row("pair", " - ".join(COMPARED), x, gap(scores, *COMPARED, rung)))
         rows += pair_rows(scores, rung, x)
-    rows += [
-        mean_row("part", "interaction", x, interaction(scores, "up-removed", "dense", rung))
-        for rung, x in places.items()
-    ]
-    for what, pair in (PARTS | {arm: ("dense", arm) for arm in STEM}).items():
-        rows += [mean_row("slope", what, span, tokens(scores, *pair, span)) for span in SPANS]
-    for width, arm in product(widths(scores), LAWS):
+    for width, arm in product(widths(scores), PARAMETERS):
         counts, dense = parameters(scores, arm, width), parameters(scores, "dense", width)
         rows.append({"panel": "parameters", "what": arm, "x": width, "value": counts["total"]})
         rows.append({"panel": "tables over dense", "what": arm, "x": width, "value": counts["tables"] / dense["total"]})
@@ -136,31 +95,12 @@ def collect(scores: Scores) -> pd.DataFrame:
         for width in wider
         for rung, x in tokens_a_parameter(scores, width).items()
     ]
-    rows += predicted_rows(scores, places) + agreement_rows(scores)
-    rows += [
-        mean_row("pair", f"{high} - {low}", x, gap(scores, high, low, rung))
-        for (high, low), (rung, x) in product(combinations(arms, 2), places.items())
-    ]
-    for arm, (axes, wide) in product(LAWS, (("tokens", False), ("parameters, tokens", True))):
-        rows += [
-            {"panel": f"law of {axes}", "what": arm, "x": name}
-            | {"value": number.value, "ci_low": number.low, "ci_high": number.high}
-            for name, number in law_numbers(scores, arm, wide).items()
-        ]
     return pd.DataFrame(rows)
 
 
 def gap(scores: Scores, high: str, low: str, rung: str) -> Effect:
     """Return the difference of two arms' prose losses at a rung."""
     return loss(scores, high, low, "prose", at=rung)
-
-
-def multiplier_row(scores: Scores, arm: str, x: float, rung: str, of: str) -> dict:
-    """Return log2 of the multiplier of one of BUYS at a rung; where it is unmeasured NaN, and the reason."""
-    try:
-        return mean_row(f"{of} multiplier", arm, x, BUYS[of](scores, "dense", arm, rung))
-    except Unmeasured as reason:
-        return {"panel": f"{of} multiplier", "what": arm, "x": x, "value": np.nan, "note": str(reason)}
 
 
 def pair_rows(scores: Scores, rung: str, x: float) -> list[dict]:
@@ -174,41 +114,10 @@ def pair_rows(scores: Scores, rung: str, x: float) -> list[dict]:
     ]
 
 
-def predicted_rows(scores: Scores, places: dict[str, float]) -> list[dict]:
-    """Return gaps to dense at the rungs that have three or more below them, as those alone foretell them."""
-    return [
-        mean_row("predicted", arm, x, predicted(scores, ("dense", arm), rung))
-        for rung, x in list(places.items())[3:]
-        for arm in FORETOLD
-    ]
-
-
-def agreement_rows(scores: Scores) -> list[dict]:
-    """Return how often cheaper settings call a comparison of two arms as the last rung does, by their cost.
-
-    The cost is training FLOPs of dense over all seeds, in % of one run at the last rung.
-    """
-
-    def cost(variant: str) -> float:
-        return float(arm_losses(scores, "dense", variant).curve["flops"].max())
-
-    rows = []
-    for variant in SETTINGS:
-        pairs = [(gap(scores, *pair, MAIN), gap(scores, *pair, variant)) for pair in combinations(COMPARED, 2)]
-        for seeds in range(2, arm_losses(scores, "dense", variant).summary["seeds"] + 1):
-            calls = agreement(pairs, seeds)
-            share = 100 * seeds * cost(variant) / cost(MAIN)
-            for what, value in (("sign", calls.same_sign), ("right", calls.right), ("wrong", calls.wrong)):
-                about = {"panel": f"agreement, {what}", "what": f"{variant}, {seeds} seeds", "x": share}
-                rows.append(about | {"value": value, "count": calls.pairs})
-    return rows
-
-
 def rival_rows(paper: Paper) -> list[dict]:
     """Return the paper's Fig. 1a and the independent re-runs, each at its own tokens per parameter.
 
-    Gaps are in % of dense's loss, which has no unit to convert. The paper's last gap is also in nats per token of its
-    own vocabulary.
+    Gaps are in % of dense's loss, which has no unit to convert.
     """
     dense, stem, rows = paper.row("fig-1a/dense"), paper.row("fig-1a/stem-third"), []
     size = paper.value("table-3-1b/dense/total")
@@ -216,8 +125,6 @@ def rival_rows(paper: Paper) -> list[dict]:
         tokens = 1000 * float(column.removesuffix("T"))
         value = 100 * (1 - np.log(stem[column]) / np.log(perplexity))
         rows.append({"panel": "gap, %, paper", "what": "1b", "x": tokens / size, "value": value})
-    last = list(dense)[-1]
-    rows.append({"panel": "gap, paper", "what": "1b", "value": np.log(dense[last] / stem[last])})
     for column, bits in paper.row("others-loss/dense").items():
         x = paper.value(f"others-loss/tokens/{column}") / paper.value(f"others-loss/parameters/{column}")
         value = 100 * (1 - paper.value(f"others-loss/stem-half/{column}") / bits)
@@ -225,10 +132,10 @@ def rival_rows(paper: Paper) -> list[dict]:
     return rows
 
 
-def line(axes: Axes, rows: pd.DataFrame, arm: str, label: str, style: str = "-", hollow: bool = False) -> None:
+def line(axes: Axes, rows: pd.DataFrame, arm: str, style: str = "-", hollow: bool = False) -> None:
     """Draw means along tokens per parameter with 95% intervals over seeds."""
     looks = look(arm, hollow) | {"ls": style, "ms": 4.5, "lw": 1.1, "capsize": 2}
-    draw_means(axes, rows["x"], rows, **looks, label=label)
+    draw_means(axes, rows["x"], rows, **looks)
 
 
 def rung_names(places: Iterable[float]) -> list[str]:
@@ -239,100 +146,67 @@ def rung_names(places: Iterable[float]) -> list[str]:
 def along(axes: Axes, data: pd.DataFrame, ylabel: str) -> None:
     """Make the x axis a log axis of tokens per parameter with a tick per rung."""
     axes.set_xscale("log", base=2)
-    ticks = sorted(pick(data, panel="gap")["x"].astype(float).unique())
+    ticks = sorted(pick(data, panel="gap, %")["x"].astype(float).unique())
     axes.set_xticks(ticks, rung_names(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set(xlabel=TOKENS, ylabel=ylabel)
 
 
-def draw_gaps(axes: Axes, data: pd.DataFrame, band: str) -> None:
-    """Draw gaps to dense at every width; hollow where the model is wider."""
-    for name in sorted(name for name in data["panel"].unique() if name == band or name.startswith(f"{band}, width")):
-        wide = name != band
-        for arm in STEM:
-            gaps = pick(data, panel=name, what=arm)
-            line(axes, gaps, arm, "_" if wide else ARM_LABEL[arm], ":" if wide else "-", wide)
+def draw_gaps(axes: Axes, data: pd.DataFrame, scores: Scores) -> None:
+    """Draw leads in % of dense's loss, hollow where the model is wider, the paper's and the re-runs' (single runs)."""
+    ends = {}
+    for width, arm in product(widths(scores), STEM):
+        wide = width != 1
+        gaps = pick(data, panel=f"gap, %, width x {width:g}" if wide else "gap, %", what=arm)
+        line(axes, gaps, arm, ":" if wide else "-", wide)
+        last = gaps.loc[gaps["x"].astype(float).idxmax()]
+        if not wide:
+            words = f"{ARM_LABEL[arm]}: {last['value']:.1f}%\n({last['ci_low']:.1f} to {last['ci_high']:.1f})"
+            ends[words] = last["value"], ARM_COLOUR[arm]
+        elif arm == STEM[0]:
+            note(axes, f"{width:g} times as wide", (float(last["x"]), last["value"]), (6, 0), color=ARM_COLOUR[arm])
     axes.axhline(0, color="black", lw=0.6)
-
-
-def name_widths(axes: Axes, scores: Scores) -> None:
-    """Name the hollow marks in the legend."""
-    for width in (width for width in widths(scores) if width != 1):
-        axes.plot([], [], "D:", color=PLAIN, mfc="white", ms=4.5, lw=1.1, label=f"{width:g} times as wide")
-
-
-def draw_rivals(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw the paper's gap and the re-runs' in % of dense's loss, at their own tokens per parameter; single runs."""
     paper, others = (pick(data, panel=f"gap, %, {name}") for name in ("paper", "re-runs"))
-    axes.plot(paper["x"].astype(float), paper["value"], color="black", ls=":", lw=1.2, label="paper: 1/3, 1B")
-    axes.plot(others["x"].astype(float), others["value"], "*", color=PLAIN, ms=6, label="re-runs: 1/2")
+    axes.plot(paper["x"].astype(float), paper["value"], color="black", ls=":", lw=1.2)
+    ends["paper: 1/3, 1B"] = paper["value"].iloc[-1], "black"
+    axes.plot(others["x"].astype(float), others["value"], "*", color=PLAIN, ms=6)
     for row in others.itertuples():
         first = float(row.x) == others["x"].astype(float).min()
-        side, at = ("right", (-5, 2)) if first else ("left", (5, 2))
-        note(axes, row.what.upper(), (float(row.x), row.value), at, ha=side, va="baseline", color=PLAIN)
+        side, at = ("right", (-5, 0)) if first else ("left", (5, 0))
+        note(axes, f"MoME {row.what.upper()}", (float(row.x), row.value), at, ha=side, color=PLAIN)
+    along(axes, data, f"loss below dense's (%), {BETTER}")
+    name_ends(axes, ends, 0.12)
 
 
-def draw_multipliers(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw how many times the tokens dense needs to reach an arm's loss.
-
-    An arrow at the top means that dense's law never reaches it, or only far beyond the ladder.
-    """
-    multipliers = pick(data, panel="token multiplier")
-    for arm in BOUGHT:
-        line(axes, multipliers[(multipliers["what"] == arm) & multipliers["value"].notna()], arm, ARM_LABEL[arm])
-    axes.axhline(0, color="black", lw=0.6)
-    low, high = axes.get_ylim()
-    for row in multipliers[multipliers["value"].isna()].itertuples():
-        at = high + 0.07 * (high - low) * (1 + BOUGHT.index(row.what))
-        axes.plot(float(row.x), at, ls="none", marker=r"$\uparrow$", color=ARM_COLOUR[row.what], ms=6)
-    if multipliers["value"].isna().any():
-        axes.plot([], [], ls="none", marker=r"$\uparrow$", color=PLAIN, ms=6, label="beyond dense's law")
-    near = np.log2([0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8])
-    ticks = [tick for tick in (np.arange(-8.0, 12) if high - low > 2.5 else near) if low <= tick <= high]
-    axes.set_yticks(ticks, [f"{2**tick:.3g}" for tick in ticks])
-
-
-def draw_predicted(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw gaps that came out at a rung, over those that the rungs below predict."""
-    forecasts, outcomes = (pick(data, panel=panel) for panel in ("predicted", "gap to dense"))
-    both = forecasts.merge(outcomes, on=["what", "x"], suffixes=("", "_came"))
-    for arm in FORETOLD:
-        arm_rows = pick(both, what=arm).sort_values("x")
-        last = arm_rows["x"].astype(float).to_numpy() == arm_rows["x"].astype(float).max()
-        for row, solid in zip(arm_rows.itertuples(), last, strict=True):
-            across = [[row.value - row.ci_low], [row.ci_high - row.value]]
-            up = [[row.value_came - row.ci_low_came], [row.ci_high_came - row.value_came]]
-            looks = look(arm, hollow=not solid, joined=False) | {"ms": 4.5, "lw": 0.9, "capsize": 2}
-            label = LABEL.get(arm, ARM_LABEL[arm]) if solid else "_"
-            axes.errorbar(row.value, row.value_came, xerr=across, yerr=up, **looks, label=label)
-    span = [min(axes.get_xlim()[0], axes.get_ylim()[0]), max(axes.get_xlim()[1], axes.get_ylim()[1])]
-    axes.plot(span, span, color="black", lw=0.6)
-    axes.plot([], [], "o", color=PLAIN, mfc="white", ms=4.5, label="the rung before the last")
-
-
-def draw_agreement(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw the share of comparisons that a cheaper setting calls rightly, and wrongly (hollow), over its cost."""
-    for called, style, hollow in (("right", "-", False), ("wrong", ":", True)):
-        shares = pick(data, panel=f"agreement, {called}")
-        for variant, (words, arm, marker) in SETTINGS.items():
-            rows = shares[shares["what"].str.startswith(f"{variant}, ")]
-            first = not hollow and words not in axes.get_legend_handles_labels()[1]
-            looks = look(arm, hollow) | {"ls": style, "marker": marker, "ms": 4.5, "lw": 1.1}
-            axes.plot(rows["x"].astype(float), 100 * rows["value"], **looks, label=words if first else "_")
-    axes.plot([], [], "o:", color=PLAIN, mfc="white", ms=4.5, lw=1.1, label="called the other way")
-    axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set(xlabel="FLOPs of all seeds (% of one longest run)", ylabel="of the last rung's calls (%)")
-
-
-def draw_parts(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw what the gap of STEM full is made of."""
-    for what, (arm, style) in LOOKS.items():
+def draw_parts(axes: Axes, data: pd.DataFrame) -> dict[str, tuple[float, str]]:
+    """Draw what the gap of STEM full is made of, and return where each part ends."""
+    ends = {}
+    for what, (arm, style, words) in LOOKS.items():
         part = pick(data, panel="part", what=what)
-        line(axes, part, arm, SHORT[what], style, style != "-")
-    axes.axhline(0, color="black", lw=0.6)
+        line(axes, part, arm, style, style != "-")
+        ends[words] = part["value"].iloc[-1], ARM_COLOUR[arm]
+    return ends
+
+
+def draw_arms(axes: Axes, data: pd.DataFrame, panel: str, arms: tuple[str, ...]) -> dict[str, tuple[float, str]]:
+    """Draw a panel of data.csv along tokens per parameter, a line per arm, and return where each ends."""
+    ends = {}
+    for arm in arms:
+        rows = pick(data, panel=panel, what=arm)
+        line(axes, rows, arm)
+        ends[LABEL.get(arm, ARM_LABEL[arm])] = rows["value"].iloc[-1], ARM_COLOUR[arm]
+    return ends
+
+
+def draw_pairs(axes: Axes, data: pd.DataFrame) -> dict[str, tuple[float, str]]:
+    """Draw STEM full's lead by training count of the pair, and return where each ends."""
+    ends, shades = {}, sns.light_palette(ARM_COLOUR["stem-full"], len(PAIRS) + 2)[2:]
+    for (bucket, words), shade, marker in zip(PAIRS.items(), shades, "os^D", strict=True):
+        rows = pick(data, panel="by pair", what=bucket)
+        draw_means(axes, rows["x"], rows, color=shade, marker=marker)
+        if len(rows):
+            ends[words] = rows["value"].iloc[-1], shade
+    return ends
 
 
 def draw_stack(axes: Axes, data: pd.DataFrame) -> None:
@@ -356,84 +230,47 @@ def draw_stack(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def front(data: pd.DataFrame, scores: Scores) -> Figure:
-    """Draw STEM's gap along tokens per parameter with both rival predictions, and its two parts on each other.
-
-    The gap's size at the last rung is written next to it.
-    """
-    figure, grid = sheet("ab", 3.3, {"a": "What STEM gains on dense", "b": "Where STEM full's gain is from"})
+    """Draw STEM's gap along tokens per parameter with others', and its two parts on each other."""
+    figure, grid = sheet(
+        "ab", 3.3, {"a": "What STEM gains on dense (hollow: wider)", "b": "Where STEM full's gain is from"}
+    )
     relative, parts = grid.values()
-    draw_gaps(relative, data, "gap, %")
-    draw_rivals(relative, data)
-    name_widths(relative, scores)
-    for arm in STEM:
-        gaps = pick(data, panel="gap, %", what=arm)
-        last = gaps.loc[gaps["x"].astype(float).idxmax()]
-        words = f"{last['value']:.1f}%\n({last['ci_low']:.1f} to {last['ci_high']:.1f})"
-        note(relative, words, (float(last["x"]), last["value"]), (6, 0), color=ARM_COLOUR[arm])
+    draw_gaps(relative, data, scores)
     draw_stack(parts, data)
-    along(relative, data, f"loss below dense's (%), {BETTER}")
-    roomy(relative)
-    roomy(parts, columns=1)
+    roomy(parts)
     return figure
 
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
-    """Draw eight panels.
-
-    Six are along tokens per parameter. One has what was predicted and what came, one what cheaper settings would have
-    said.
-    """
+    """Draw five panels along tokens per parameter: leads, and of STEM full parts, FLOPs, rivals and pairs."""
     titles = {
-        "a": "STEM's gap to dense",
-        "b": "In % of dense's bits a byte",
-        "c": "What it is made of",
-        "d": "At equal training FLOPs",
-        "e": "Tokens that dense needs to catch up",
-        "f": "STEM full, by count of the pair",
-        "g": "Gaps predicted from the rungs below",
-        "h": "Would fewer FLOPs tell the same?",
+        "a": "Lead over dense, ours and others' (hollow: wider)",
+        "b": "Leads of one model over another",
+        "c": "At equal training FLOPs",
+        "d": "Other memories",
+        "e": "STEM full, by count of the pair",
     }
-    figure, grid = sheet("ab;cd;ef;gh", 11.0, titles)
-    gaps, relative, parts, law, tokens, pairs, predicted, decisions = grid.values()
-    draw_gaps(gaps, data, "gap")
-    paper = pick(data, panel="gap, paper")["value"].iloc[0]
-    gaps.axhline(paper, color="black", lw=1.2, ls=":", label="paper: 1/3, 1B, constant\n(nats a token of its own)")
-    draw_gaps(relative, data, "gap, %")
-    draw_rivals(relative, data)
-    for axes in (gaps, relative):
-        name_widths(axes, scores)
-    draw_parts(parts, data)
-    for arm in AT_FLOPS:
-        excess = pick(data, panel="over dense's law", what=arm)
-        line(law, excess, arm, LABEL.get(arm, ARM_LABEL[arm]), "none" if arm == "dense" else "-")
-    draw_multipliers(tokens, data)
-    shades = sns.light_palette(ARM_COLOUR["stem-full"], len(PAIRS) + 2)[2:]
-    for (bucket, words), shade, marker in zip(PAIRS.items(), shades, "os^D", strict=True):
-        by_pair = pick(data, panel="by pair", what=bucket)
-        draw_means(pairs, by_pair["x"], by_pair, color=shade, marker=marker, label=words)
-    for axes in (law, pairs):
+    figure, grid = sheet("aa;bc;de", 8.4, titles)
+    draw_gaps(grid["a"], data, scores)
+    last = pick(data, panel="gap, %").groupby("what").last()
+    headline(figure, HEADLINE, bool((last["ci_low"] > 0).all()), scores.recipe.title)
+    above_law = f"{LESS}, loss above dense's\nfitted law (nats/token)"
+    for axes, ends, label in (
+        (grid["b"], draw_parts(grid["b"], data), f"lead (nats/token), {BETTER}"),
+        (grid["c"], draw_arms(grid["c"], data, "over dense's law", AT_FLOPS), above_law),
+        (grid["d"], draw_arms(grid["d"], data, "gap to dense", RIVALS), GAIN),
+        (grid["e"], draw_pairs(grid["e"], data), GAIN),
+    ):
         axes.axhline(0, color="black", lw=0.6)
-    labels = {
-        gaps: GAIN,
-        relative: f"loss below dense's (%),\n{BETTER}",
-        parts: "difference of losses (nats/token)",
-        law: f"{LESS}, loss above dense's\nfitted law (nats/token)",
-        tokens: "times the arm's tokens",
-        pairs: GAIN,
-    }
-    for axes, label in labels.items():
         along(axes, data, label)
-    draw_predicted(predicted, data)
-    predicted.set(xlabel="predicted (nats/token)", ylabel="came out (nats/token)")
-    draw_agreement(decisions, data)
-    for axes in grid.values():
-        roomy(axes)
+        axes.tick_params(axis="x", labelsize=SMALLEST)
+        name_ends(axes, ends)
     return figure
 
 
-def roomy(axes: Axes, columns: int = 2) -> None:
+def roomy(axes: Axes) -> None:
     """Give axes a legend above everything that is drawn."""
     low, high = axes.get_ylim()
-    entries = len(list(chain(*axes.get_legend_handles_labels()))) // 2
-    axes.set_ylim(low, high + (0.07 + 0.095 * -(-entries // columns)) * (high - low))
-    axes.legend(loc="upper left", ncols=columns, columnspacing=0.9, handlelength=1.8, borderaxespad=0.1)
+    entries = len(axes.get_legend_handles_labels()[1])
+    axes.set_ylim(low, high + (0.07 + 0.095 * entries) * (high - low))
+    axes.legend(loc="upper left", handlelength=1.8, borderaxespad=0.1)

@@ -1,16 +1,15 @@
-"""Fig. 5a: training losses and gradient norms, spikes by a stated rule, and short runs at ever higher learning
-rates.
-"""
+"""Fig. 5a: the paper's training losses, our spikes by a stated rule, and short runs at ever higher learning rates."""
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.measures.comparison import OWN_RATES, at_setting
+from stemrepro.config.paper import Paper
 from stemrepro.measures.losses import ArmLosses, arm_losses
 from stemrepro.measures.scores import Scores
 from stemrepro.measures.stability import (
+    SPIKES,
     coincidence,
     counted,
     end,
@@ -18,36 +17,33 @@ from stemrepro.measures.stability import (
     rate_limit,
     sensitivity,
     short_runs,
-    spike_steps,
-    unlimited,
 )
 from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row, pick
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, LESS, PLAIN, SMALLEST, draw_means, look, sheet
+from stemrepro.report.style import (
+    ARM_COLOUR,
+    ARM_LABEL,
+    LESS,
+    draw_means,
+    headline,
+    look,
+    name_ends,
+    note,
+    sheet,
+)
 from stemrepro.verdicts.effect import Effect, of_share
 
-SMOOTH = 20
-"""Steps of the moving mean that is drawn."""
+SHOWN = ("dense", "stem-third", "hash-moe")
+"""Arms of the paper's figure, and those that are drawn at raised rates."""
 
 
 def collect(scores: Scores) -> pd.DataFrame:
-    """Return smoothed losses, spikes of losses and gradient norms, and where each learning rate ends."""
-    rows = []
+    """Return the paper's losses and spikes, our spikes, and where short runs end at each learning rate."""
+    rows = paper_rows(scores.catalog.paper)
     for arm in scores.recipe.arms:
         run = arm_losses(scores, arm)
         steps = run.steps["loss"]
-        smooth = np.stack([np.convolve(of_seed, np.ones(SMOOTH) / SMOOTH, "valid") for of_seed in steps])
-        for step in range(0, smooth.shape[1], 10):
-            rows.append(mean_row("loss", arm, step + SMOOTH, Effect(smooth[:, step])))
-        for number, of_seed in enumerate(steps):
-            rows += [
-                {"panel": "spike", "what": arm, "x": int(at), "value": of_seed[at], "seed": number}
-                for at in spike_steps(of_seed)
-            ]
-        rows += count_rows(arm, run, "")
-        own = at_setting(scores, OWN_RATES, arm)
-        if own and own is not run:
-            rows += count_rows(arm, own, ", own rate")
+        rows.append(mean_row("spikes", arm, "loss", of_share(rate(steps) / 10, counted(steps)), 0.1))
         if arm != "dense":
             shares = coincidence(steps, arm_losses(scores, "dense").steps["loss"])
             rows += [
@@ -56,112 +52,98 @@ def collect(scores: Scores) -> pd.DataFrame:
             ]
         if short := [*short_runs(scores, arm).values()]:
             rows += short_rows(arm, short, scores.scale.learning_rate)
-        rows.append({"panel": "token frequencies", "what": arm, "value": run.summary["training_entropy"]})
-    return pd.DataFrame(rows)
+    frequencies = arm_losses(scores, "dense").summary["training_entropy"]
+    return pd.DataFrame([*rows, {"panel": "token frequencies", "what": "dense", "value": frequencies}])
 
 
-def count_rows(arm: str, runs: ArmLosses, kind: str) -> list[dict]:
-    """Return spikes in a thousand steps of the losses and of the gradient norms."""
-    series = {"loss": runs.steps["loss"], "gradient norm": runs.steps["norm"]}
-    shares = {what: of_share(rate(of) / 10, counted(of)) for what, of in series.items()}
-    return [mean_row(f"spikes{kind}", arm, what, share, 0.1) for what, share in shares.items()]
+def paper_rows(paper: Paper) -> list[dict]:
+    """Return the paper's training losses, and where Hash-MoE's spikes are; `x` is in 1e11 tokens."""
+    rows = [
+        {"panel": "paper", "what": arm, "x": float(tokens), "value": value}
+        for arm in SHOWN
+        for tokens, value in paper.row(f"fig-5a/{arm}").items()
+    ]
+    spikes = (paper.value(f"fig-5a-spikes/hash-moe/{column}") for column in SPIKES)
+    return rows + [{"panel": "paper, spike", "what": "hash-moe", "x": at} for at in spikes]
 
 
 def short_rows(arm: str, runs: list[ArmLosses], base_rate: float) -> list[dict]:
     """Return where short runs at each learning rate end, and what follows from all of them."""
-    beyond = unlimited(runs)
     return [
         *(mean_row("end", arm, run.summary["learning_rate"] / base_rate, Effect(end(run))) for run in runs),
         mean_row("limit", arm, "", Effect(rate_limit(runs, base_rate))),
         mean_row("sensitivity", arm, "", Effect(sensitivity(runs))),
-        {"panel": "no limit", "what": arm, "value": beyond.sum(), "count": len(beyond)},
     ]
 
 
-def draw_losses(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw the smoothed training loss, mean over seeds.
-
-    Ticks at the foot are steps that count as a spike in some seed of some arm.
-    """
-    for arm, rows in pick(data, panel="loss").groupby("what", sort=False):
-        axes.plot(rows["x"], rows["value"], **look(arm), markevery=(6, 12), label=ARM_LABEL[arm])
-    for at in sorted(pick(data, panel="spike")["x"].unique()):
-        axes.axvline(at, ymax=0.04, color=PLAIN, lw=0.8)
-    axes.plot([], [], "|", color=PLAIN, ms=5, label="step with a spike in some seed")
-    lines = pick(data, panel="loss")["value"]
-    axes.set_ylim(lines.min() - 0.3, lines.quantile(0.97) + 0.5)
-    axes.set(xlabel="training step", ylabel=f"{LESS}, training loss\n(nats/token)")
-    axes.legend(loc="upper right")
+def draw_paper(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw the paper's training losses, with a mark above Hash-MoE's at each of its spikes."""
+    ends = {}
+    for arm, rows in pick(data, panel="paper").groupby("what", sort=False):
+        axes.plot(rows["x"].astype(float), rows["value"], **look(arm))
+        ends[ARM_LABEL[arm]] = rows["value"].iloc[-1], ARM_COLOUR[arm]
+    at = pick(data, panel="paper, spike")["x"].astype(float)
+    axes.plot(at, np.full(len(at), 2.62), ls="none", marker="v", color=ARM_COLOUR["hash-moe"], ms=6)
+    note(axes, "spikes of Hash-MoE", (at.max(), 2.62), (7, 0), color=ARM_COLOUR["hash-moe"])
+    axes.set(xlabel="training tokens (hundred billions)", ylabel=f"{LESS}, training loss\n(nats/token)")
+    name_ends(axes, ends)
 
 
 def draw_spikes(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw spikes in a thousand steps, of the loss and of the gradient norm."""
-    rates = pick(data, panel="spikes")
-    arms = list(dict.fromkeys(rates["what"]))
-    for shift, what, hatch in ((-0.2, "loss", ""), (0.2, "gradient norm", "//")):
-        rows = pick(rates, x=what).set_index("what").loc[arms]
-        at = np.arange(len(arms)) + shift
-        axes.barh(
-            at, rows["value"], height=0.38, color=[ARM_COLOUR[arm] for arm in arms], hatch=hatch, edgecolor="white"
-        )
-        draw_means(axes, at, rows, sideways=True, color="black", lw=0.9, ls="none")
-        axes.barh(0, 0, color=PLAIN, hatch=hatch, edgecolor="white", label=what)
-    name_rows(axes, arms)
-    axes.set_ylim(len(arms) - 0.5, -0.5)
+    """Draw loss spikes in a thousand steps, and write whether they fall on the same batches as dense's."""
+    rows = pick(data, panel="spikes")
+    axes.barh(range(len(rows)), rows["value"], height=0.5, color=[ARM_COLOUR[arm] for arm in rows["what"]])
+    draw_means(axes, range(len(rows)), rows, sideways=True, color="black", lw=0.9, ls="none")
+    name_rows(axes, list(rows["what"]))
+    axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlim(left=0)
-    axes.set_xlabel("spikes in 1,000 steps")
-    axes.legend(loc="upper right")
+    axes.set_xlabel("loss spikes in 1,000 steps")
+    shares = 100 * pick(data, panel="spikes shared with dense").groupby("x")["value"].mean()
+    if shares.notna().all():
+        same, other = shares["same batches"], shares["other batches"]
+        words = f"dense shares {same:.0f}% of the others' spikes\non the same batches,\n{other:.0f}% on other batches"
+        note(axes, words, (0.99, 0.82), (0, 0), xycoords="axes fraction", ha="right")
 
 
 def draw_ends(axes: Axes, data: pd.DataFrame) -> None:
     """Draw the final training loss of short runs against the learning rate."""
-    ends = pick(data, panel="end")
-    for arm, rows in ends.groupby("what", sort=False):
-        draw_means(axes, rows["x"].astype(float), rows, **look(arm), label=ARM_LABEL[arm])
-    entropy = pick(data, panel="token frequencies")["value"].iloc[0]
-    axes.axhline(entropy, color="black", lw=0.8, ls=":", label="token frequencies alone")
+    ends, names = pick(data, panel="end"), {}
+    for arm in SHOWN:
+        rows = pick(ends, what=arm)
+        draw_means(axes, rows["x"].astype(float), rows, **look(arm))
+        names[ARM_LABEL[arm]] = rows["value"].iloc[-1], ARM_COLOUR[arm]
     axes.set_xscale("log", base=2)
     ticks = sorted(pick(ends, what="dense")["x"].astype(float))
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    numbers = ends[["value", "ci_low", "ci_high"]]
+    entropy = pick(data, panel="token frequencies")["value"].iloc[0]
+    axes.axhline(entropy, color="black", lw=0.8, ls=":")
+    note(axes, "token frequencies alone", (ticks[0], entropy), (0, 6))
+    numbers = ends[ends["what"].isin(SHOWN)][["value", "ci_low", "ci_high"]]
     low, high = np.nanmin(numbers), min(np.nanmax(numbers), 12)  # a run that blew up may leave the panel
-    axes.set_ylim(low - 0.05 * (high - low), high + 0.35 * (high - low))  # room for the legend
+    axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
     axes.set(xlabel="learning rate / the scale's", ylabel=f"{LESS}, last tenth's\ntraining loss (nats/token)")
-    axes.legend(loc="upper left")
-
-
-def draw_limits(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw the learning rate from which on an arm learns no more than token frequencies."""
-    rows = pick(data, panel="limit")
-    draw_arms(axes, rows, "doublings of the scale's learning rate")
-    for place, arm in enumerate(rows["what"]):
-        count, seeds = pick(data, panel="no limit", what=arm)[["value", "count"]].iloc[0]
-        if count:
-            x = pick(rows, what=arm)["value"].iloc[0]
-            axes.text(x, place - 0.2, f"{count:.0f} of {seeds:.0f} never", fontsize=SMALLEST, ha="center")
-    axes.set_xlim(0, 1.15 * rows["ci_high"].max(skipna=True) if seeds > 1 else None)
-
-
-def draw_arms(axes: Axes, rows: pd.DataFrame, label: str) -> None:
-    """Draw a line per arm."""
-    order = list(rows["what"])
-    draw_forest(axes, rows, order, label)
-    name_rows(axes, order)
+    name_ends(axes, names)
 
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
-    """Draw losses, spikes, ends of short runs at raised learning rates, and what follows from these."""
+    """Draw the paper's losses, our spikes, ends of short runs at raised learning rates, and what the rate decides."""
     titles = {
-        "a": "Training losses",
-        "b": "Spikes",
+        "a": "The paper's Fig. 5a (350M)",
+        "b": "Too few spikes to compare",
         "c": "Short runs at higher rates",
-        "d": "Learning-rate limit",
-        "e": "Sensitivity to the rate",
+        "d": "Sensitivity to the rate",
     }
-    figure, grid = sheet("ab;cd;ce", 7.4, titles, height_ratios=(1.15, 1, 1))
-    draw_losses(grid["a"], data)
+    figure, grid = sheet("ab;cd", 5.4, titles)
+    draw_paper(grid["a"], data)
     draw_spikes(grid["b"], data)
     draw_ends(grid["c"], data)
-    draw_limits(grid["d"], data)
-    draw_arms(grid["e"], pick(data, panel="sensitivity"), f"{LESS}, mean over rates\nless best (nats/token)")
+    rows = pick(data, panel="sensitivity")
+    order = list(rows["what"])
+    draw_forest(grid["d"], rows, order, f"{LESS}, mean loss over rates\nless the best (nats/token)")
+    name_rows(grid["d"], order)
+    limits = 2 ** pick(data, panel="limit").set_index("what")["value"]
+    highest = pick(data, panel="end", what="stem-third")["x"].astype(float).max()
+    times = highest / limits["dense"]
+    message = f"STEM 1/3 still learns at {times:.1f} times the learning rate at which dense stops"
+    headline(figure, message, bool(limits["stem-third"] > highest and times > 1), scores.recipe.title)
     return figure

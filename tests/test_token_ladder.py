@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.token_ladder import PARTS, STEM
 from stemrepro.config.address import MAIN
 from stemrepro.config.sources import prose
 from stemrepro.measures.catalog import load
@@ -87,26 +86,12 @@ def test_the_ladder_is_judged_and_drawn(made_up, few_draws, monkeypatch):
     assert all(path.stat().st_size > 10_000 for path in pictures)
     assert json.loads((folder / "verdicts.json").read_text()) == list(rows.values())
     data = pd.read_csv(folder / "data.csv")
-    drawn = data[data["panel"].isin(["gap", "gap, %", "part", "over dense's law", "by pair"])]
+    drawn = data[data["panel"].isin(["gap, %", "part", "over dense's law", "by pair", "gap to dense"])]
     assert drawn[["value", "ci_low", "ci_high"]].notna().all(axis=None)
-    slopes = data[data["panel"] == "slope"]["what"].drop_duplicates()
-    assert slopes.tolist() == [*PARTS, *STEM]  # in this order at every drawing
-    gap = data[data["panel"] == "gap"]
+    gap = data[data["panel"] == "gap, %"]
     assert gap[gap["x"].astype(float) < 3]["count"].eq(5).all()
-    assert data[data["panel"] == "gap, paper"]["value"].iloc[0] == pytest.approx(0.0426, abs=1e-4)
     others = data[data["panel"] == "gap, %, re-runs"].set_index("what")["value"]
     assert others.round(1).to_dict() == {"125m": 2.5, "350m": 0.7, "0.6b": 0.4}
-    predicted = data[(data["panel"] == "predicted") & (data["what"] == "stem-full")]
-    assert predicted["x"].astype(float).round().tolist() == [143, 286]
-    assert (abs(predicted["value"] - 0.06) < 0.02).all()
-    agreed = data[data["panel"] == "agreement, sign"].set_index("what")["value"]
-    assert agreed["rung-1, 5 seeds"] == 1
-    assert len(agreed) == 4 + 2 + 2 + 4 + 2 + 2 + 2  # two seeds or more of each setting
-    bought = data[data["panel"] == "parameter multiplier"]
-    assert len(bought) == 5 * 5  # rungs x arms
-    assert (bought["value"].notna() | bought["note"].str.startswith("dense ")).all()
-    row = bought[bought["what"] == "stem-full"].iloc[0]
-    assert row["ci_low"] < row["value"] < row["ci_high"]
     parts = data[data["panel"] == "part"].pivot_table(index="x", columns="what", values="value")
     both = parts["memory part"] + parts["gated rest"]  # what is stacked is one gap, split in two ways
     assert both.to_numpy() == pytest.approx((parts["token part"] + parts["contextual part"]).to_numpy(), abs=2e-5)

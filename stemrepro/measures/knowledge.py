@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+import pandas as pd
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.measures.base import Level, condition
@@ -18,9 +19,6 @@ from stemrepro.measures.reading import arm_table, array
 from stemrepro.measures.scores import Scores, kept
 from stemrepro.verdicts.effect import Effect, of_share, of_shares
 from stemrepro.verdicts.rule import TOO_SMALL
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Share = Literal["success", "kept", "new", "old"]
 """Results of a trial that are shares: does the target's answer, or still the source's, come first, and what are their
@@ -71,6 +69,11 @@ class Trials:
         error = pair_error(values, kept, self.cases["source"].to_numpy(), self.cases["target"].to_numpy())
         return Effect(_mean(values, kept), error)
 
+    def share(self, values: np.ndarray) -> Effect:
+        """Return the mean of shares [seeds, cases] over the cases that were known, in points."""
+        plain = self.contrast(100 * values, self.known)
+        return of_share(plain.differences, self.known.sum(axis=1), plain.item_se)
+
     def shares(self, first: np.ndarray, second: np.ndarray, kept: np.ndarray) -> Effect:
         """Return the same of the difference of two shares in points [seeds, cases], with its interval on logits."""
         error = self.contrast(first - second, kept).item_se
@@ -117,12 +120,19 @@ def trials(scores: Scores, arm: str, method: str) -> Trials:
     return Trials(lines, arm_table(scores, "cases", arm).set_index("case").loc[lines["case"].unique()])
 
 
-def share_of(scores: Scores, arm: str, field: Share, method: str, known_before: bool = True) -> Effect:
-    """Return points of a method's cases in one arm, of those that were known before the edit or of the others."""
+def share_of(scores: Scores, arm: str, field: Share, method: str) -> Effect:
+    """Return points of a method's cases in one arm, of those that were known before the edit."""
     edits = trials(scores, arm, method)
-    kept = edits.known == known_before
-    plain = edits.contrast(100 * edits.values(field), kept)
-    return of_share(plain.differences, kept.sum(axis=1), plain.item_se)
+    return edits.share(edits.values(field))
+
+
+def before(scores: Scores, arm: str) -> Effect:
+    """Return the probability of the source's answer before the edit, in points, in the known cases of "rows"."""
+    edits, facts = trials(scores, arm, "rows"), arm_table(scores, "facts", arm)
+    nats = array(arm_table(scores, "answers", arm), "nats", "seed", "fact", "prompt")[:, :, -1]
+    places = pd.Series(range(len(facts)), index=facts.set_index(["entity", "relation"]).index)
+    asked = places[list(edits.cases[["source", "relation"]].itertuples(index=False, name=None))].to_numpy()
+    return edits.share(np.exp(-nats[:, asked].astype(float)))
 
 
 def success(scores: Scores, high: str, low: str, method: str, over: str | None = None) -> Effect:

@@ -187,12 +187,6 @@ def model_seconds(
     return pass_seconds(compute, [gather] * tables, [copy] * tables, home.ahead, device.latency)
 
 
-def dense_seconds(shape: Shape, works: Sequence[Pass], device: Device) -> float:
-    """Return the seconds of such passes of the dense model."""
-    dense, _ = dense_and_stem(shape, "third")
-    return total(stretches(dense, (), tuple(works), device.flops, device.memory))
-
-
 def device_bytes(shape: Shape, placement: str, home: Home, rows: float) -> float:
     """Return bytes on the device: parameters, and tables or, in their place, buffers of `rows` rows and cache slots."""
     _, stem = dense_and_stem(shape, placement)

@@ -27,17 +27,13 @@ def pairs_in(scores: Scores, length: int) -> list[int]:
     return [pairs for pairs in scores.scale.recall.pairs if 4 * pairs <= length]
 
 
-def level(scores: Scores, arm: str, length: int, pairs: list[int], first: bool = False) -> Level:
-    """Return points of right values by seed, the mean over numbers of pairs, with the number of queries.
-
-    `first` is of each key's first query alone.
-    """
+def level(scores: Scores, arm: str, length: int, pairs: list[int]) -> Level:
+    """Return points of right values by seed, the mean over numbers of pairs, with the number of queries."""
     rows = arm_table(scores, "recall", arm)
     rows = rows[rows["pairs"].isin(pairs) & (rows["length"] == length)]
     if rows.empty:
         raise UserError(f"{scores.folder}/recall.parquet: {arm} has no documents of {pairs} pairs and {length} tokens")
-    names = ("first_right", "first_queries") if first else ("right", "queries")
-    right, queries = (array(rows, name, "seed", "pairs").astype(float) for name in names)
+    right, queries = (array(rows, name, "seed", "pairs").astype(float) for name in ("right", "queries"))
     return Level((100 * (right / queries)).mean(axis=1), queries.sum(axis=1))
 
 

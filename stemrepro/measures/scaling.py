@@ -1,11 +1,10 @@
-"""What an arm is worth along a ladder: in tokens, parameters and FLOPs of another, and on what that depends.
+"""What an arm is worth along a ladder: in tokens, FLOPs and time of another, and on what that depends.
 
 A rung is a variant, or the scale itself, the last one. Rungs are of one width or more, which are over the scale's.
 """
 
-from collections.abc import Collection, Iterable
-from itertools import combinations
-from typing import Literal, NamedTuple
+from collections.abc import Iterable
+from typing import Literal
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from stemrepro.config.address import MAIN
 from stemrepro.config.scale import Variant
 from stemrepro.measures import losses
 from stemrepro.measures.comparison import interaction, lead, loss, no_gain_without_information
-from stemrepro.measures.fits import Below, Fitted, PowerLaw, bootstrapped, fit, forecast
+from stemrepro.measures.fits import PowerLaw, fit
 from stemrepro.measures.losses import ArmLosses, arm_losses
 from stemrepro.measures.metric import VariantName
 from stemrepro.measures.scores import Scores, kept
@@ -72,10 +71,8 @@ def _prose(scores: Scores, arm: str, at: str) -> np.ndarray:
     return rung_losses(scores, arm, at).whole().loss("prose").to_numpy()
 
 
-def _ladder(scores: Scores, arm: str, rungs: Collection[str]) -> np.ndarray:
+def _ladder(scores: Scores, arm: str, rungs: Iterable[str]) -> np.ndarray:
     """Return losses [rungs, seeds]."""
-    if not rungs:
-        raise UserError("there is no rung below the first one")
     return np.stack([_prose(scores, arm, at) for at in rungs])
 
 
@@ -104,42 +101,10 @@ def over_law(scores: Scores, arm: str, at: str) -> Effect:
 
 
 @kept
-def laws(scores: Scores, arm: str, wide: bool = False) -> list[PowerLaw]:
-    """Return the power laws fitted to an arm's own ladder, a law per seed; UserError for too few rungs or widths.
-
-    They are over tokens at the scale's width, or over parameters and tokens (`wide`). Two widths can't tell an
-    exponent of parameters from a floor. So with two both axes share one exponent; with three each has its own.
-    """
-    rows, sizes, tied = fitted_to(scores, arm, wide)
-    return [fit(of_seed, *sizes, tied=tied) for of_seed in rows.T]
-
-
-def law_numbers(scores: Scores, arm: str, wide: bool = False) -> dict[str, Fitted]:
-    """Return floor, amplitudes and exponents of an arm's law, with bootstrapped intervals; see `laws`."""
-    rows, sizes, tied = fitted_to(scores, arm, wide)
-    return bootstrapped(rows, *sizes, tied=tied)
-
-
-def fitted_to(
-    scores: Scores, arm: str, wide: bool, only: Collection[str] | None = None
-) -> tuple[np.ndarray, tuple[np.ndarray, ...], bool]:
-    """Return losses [places, seeds], sizes [places] of each axis, and whether the axes share an exponent.
-
-    `wide` takes rungs of all widths, over parameters and tokens; else those of the scale's width, over tokens.
-    """
-    every = widths(scores) if wide else [1.0]
-    if wide and len(every) < 2:
-        raise UserError("a law over parameters needs rungs of two widths; the recipe's variants have one")
-    rows: list[np.ndarray] = []
-    sizes: list[int] = []
-    spent: list[int] = []
-    for width in every:
-        chosen = {at: count for at, count in rungs(scores, width).items() if only is None or at in only}
-        rows.append(_ladder(scores, arm, chosen))
-        spent += chosen.values()
-        sizes += [parameters(scores, arm, width)["total"]] * len(chosen) if wide else []
-    axes = (np.array(sizes, float), np.array(spent)) if wide else (np.array(spent),)
-    return np.concatenate(rows), axes, len(every) == 2
+def laws(scores: Scores, arm: str) -> list[PowerLaw]:
+    """Return the power laws of tokens fitted to an arm's rungs of the scale's width, a law per seed."""
+    every = rungs(scores)
+    return [fit(of_seed, np.array(list(every.values()))) for of_seed in _ladder(scores, arm, every).T]
 
 
 def parameters(scores: Scores, arm: str, width: float = 1.0) -> dict[str, int]:
@@ -150,27 +115,6 @@ def parameters(scores: Scores, arm: str, width: float = 1.0) -> dict[str, int]:
 def tokens_a_parameter(scores: Scores, width: float = 1.0) -> dict[str, float]:
     """Return the tokens per parameter at each rung of a width; all of dense's parameters count, as in the paper."""
     return {at: spent / parameters(scores, "dense", width)["total"] for at, spent in rungs(scores, width).items()}
-
-
-def below(scores: Scores, at: str) -> list[str]:
-    """Return the rungs from which one is predicted: the shorter ones of its width, all of the scale's else."""
-    width, spent = _place(scores, at)
-    shorter = [rung for rung, count in rungs(scores, width).items() if count < spent]
-    return shorter if width == 1 else [*rungs(scores), *shorter]
-
-
-def predicted(scores: Scores, arms: tuple[str, ...], at: str) -> Effect:
-    """Return an arm's prose loss at a rung, or the gap between two arms, predicted from others alone (`below`).
-
-    At another width than the scale's it comes by the law over parameters and tokens.
-    """
-    width, spent = _place(scores, at)
-    ladders = []
-    for arm in arms:
-        rows, sizes, tied = fitted_to(scores, arm, width != 1, below(scores, at))
-        place = (spent,) if width == 1 else (parameters(scores, arm, width)["total"], spent)
-        ladders.append(Below(rows, sizes, place, tied))
-    return forecast(tuple(ladders), (1, -1)[: len(arms)])
 
 
 def _flops(scores: Scores, arm: str) -> float:
@@ -208,15 +152,21 @@ def _as_long(scores: Scores, at: str) -> str:
 
 
 def token_multiplier(scores: Scores, high: str, low: str, at: VariantName = MAIN) -> Effect:
-    """Log2 of how many times a rung's tokens the first arm needs for the second's loss there, by its own fitted law."""
-    every = list(rungs(scores).values())
-    return _multiplier(scores, (high, low), at, "tokens", every, _tokens_at(scores, at))
+    """Log2 of how many times a rung's tokens the first arm needs for the second's loss there, by its own fitted law.
 
-
-def parameter_multiplier(scores: Scores, high: str, low: str, at: VariantName = MAIN) -> Effect:
-    """Log2 of the same in parameters of the first arm, by its law over parameters and tokens."""
-    every = [parameters(scores, high, width)["total"] for width in widths(scores)]
-    return _multiplier(scores, (high, low), at, "parameters", every, parameters(scores, high)["total"])
+    Unmeasured where its law never reaches a seed's loss, or only beyond its rungs by more than their span.
+    """
+    spent, targets, sizes = _tokens_at(scores, at), _prose(scores, low, at), list(rungs(scores).values())
+    reached = [law.reach(loss) for law, loss in zip(laws(scores, high), targets, strict=True)]
+    where = "the last rung" if at == MAIN else at
+    if never := int(np.isinf(reached).sum()):
+        beyond = f"in {never} of {len(reached)} seeds it lies below the floor of {high}'s law"
+        raise Unmeasured(f"{high} never reaches {low}'s loss at {where}: {beyond}")
+    span = max(sizes) / min(sizes)
+    if (most := max(reached) / max(sizes)) > span:
+        only = f"only with {most:.3g} times the most tokens of its ladder, which spans a factor of {span:.3g}"
+        raise Unmeasured(f"{high} would reach {low}'s loss at {where} {only}")
+    return Effect(np.log2(np.array(reached) / spent))
 
 
 def flop_multiplier(scores: Scores, high: str, low: str, at: VariantName = MAIN) -> Effect:
@@ -233,68 +183,3 @@ def time_multiplier(scores: Scores, high: str, low: str, at: VariantName = MAIN)
     except UserError as error:
         raise Unmeasured(f"scale '{scores.scale_name}': {error}") from error
     return Effect(of_tokens + np.log2(one / other))
-
-
-def _multiplier(
-    scores: Scores, pair: tuple[str, str], at: str, axis: Literal["tokens", "parameters"], sizes: list[int], spent: int
-) -> Effect:
-    """Return log2 of how many times what it has spent along an axis the first arm needs for the second's loss, by seed.
-
-    The first arm's rungs have `sizes` along it. Unmeasured where its law never reaches a seed's loss, or only beyond
-    its rungs by more than their span.
-    """
-    (high, low), wide, tokens = pair, axis == "parameters", _tokens_at(scores, at)
-    free = (None, tokens) if wide else (None,)
-    targets = _prose(scores, low, at)
-    reached = [law.reach(loss, *free) for law, loss in zip(laws(scores, high, wide), targets, strict=True)]
-    where = "the last rung" if at == MAIN else at
-    if never := int(np.isinf(reached).sum()):
-        beyond = f"in {never} of {len(reached)} seeds it lies below the floor of {high}'s law"
-        raise Unmeasured(f"{high} never reaches {low}'s loss at {where}: {beyond}")
-    span = max(sizes) / min(sizes)
-    if (most := max(reached) / max(sizes)) > span:
-        only = f"only with {most:.3g} times the most {axis} of its ladder, which spans a factor of {span:.3g}"
-        raise Unmeasured(f"{high} would reach {low}'s loss at {where} {only}")
-    return Effect(np.log2(np.array(reached) / spent))
-
-
-class Agreement(NamedTuple):
-    """How often a cheaper setting calls a comparison of two arms as a ladder's last rung does.
-
-    These are means over pairs of arms, and over all choices of so many seeds, at one variant.
-
-    Attributes:
-        pairs: comparisons that the last rung can tell.
-        same_sign: share whose mean has the last rung's sign.
-        right: share that its own 95% interval calls as the last rung does.
-        wrong: share that is called the other way. The rest is left open.
-    """
-
-    pairs: int
-    same_sign: float
-    right: float
-    wrong: float
-
-
-def _sign(effect: Effect) -> int:
-    """Return -1 or 1 where the 95% interval lies below or above 0, else 0."""
-    low, high = effect.interval(0.05)
-    return int(low > 0) - int(high < 0)
-
-
-def agreement(pairs: Iterable[tuple[Effect, Effect]], seeds: int) -> Agreement:
-    """Compare a cheaper setting, each choice of so many of its seeds, with the last rung, at which all seeds count.
-
-    `pairs` are two arms' difference at the last rung, and at the setting.
-    """
-    shares, told = [], 0
-    for last, cheap in pairs:
-        if not (end := _sign(last)):
-            continue
-        told += 1
-        for chosen in combinations(cheap.differences, seeds):
-            effect = Effect(np.array(chosen))
-            called = end * _sign(effect)
-            shares.append((end * effect.mean > 0, called > 0, called < 0))
-    same, right, wrong = np.mean(shares, axis=0) if shares else (np.nan,) * 3
-    return Agreement(told, float(same), float(right), float(wrong))

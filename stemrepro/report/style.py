@@ -172,6 +172,7 @@ def name_ends(axes: Axes, ends: dict[str, tuple[float, str]], apart: float = 0.0
         ends: name -> where its line ends on the y axis, colour.
         apart: least distance of two names, in heights of the panel.
     """
+    axes.get_ylim()  # lets limits be found that are not yet
     at = axes.transData.transform([(1, end) for end, _ in ends.values()])
     places = axes.transAxes.inverted().transform(at)[:, 1]
     order = np.argsort(places)

@@ -8,6 +8,7 @@ import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.measures.knowledge import (
+    before,
     closer,
     facts_learnt,
     pair_error,
@@ -34,7 +35,7 @@ def write(
     Methods that begin with "longer" have cases of their own.
     """
     facts = pd.DataFrame({"fact": range(120), "entity": NAMES * 10, "told": [True] * 100 + [False] * 20})
-    facts = facts.assign(relation="capital", answer="x", ambiguous=False, rare=False)
+    facts = facts.assign(relation=np.repeat([*RELATIONS, *"abcdefgh"], 12), answer="x", ambiguous=False, rare=False)
     answers = grid(seed=seeds, fact=range(120), prompt=range(10))
     fact = answers["fact"]
     answers = answers.assign(nats=1.0, first=(fact < 100 * told) | ((fact >= 100) & (fact < 100 + 20 * untold)))
@@ -92,11 +93,14 @@ def test_two_arms_over_the_cases_that_both_knew(scores):
     np.testing.assert_allclose(success(scores, "stem-full", "dense", "rows").differences, 100 * 25 / 80)
 
 
-def test_cases_that_were_not_known_before_stand_apart(scores):
-    """Dense knew the first 80%, of which it moves 50 of 80; of the others it moves none."""
+def test_only_cases_that_were_known_before_count(scores):
+    """Dense knew the first 80%, of which it moves 50 of 80."""
     np.testing.assert_allclose(share_of(scores, "dense", "success", "rows").differences, 100 * 50 / 80)
-    np.testing.assert_allclose(share_of(scores, "dense", "success", "rows", known_before=False).differences, 0.0)
-    assert np.isnan(share_of(scores, "stem-full", "success", "rows", known_before=False).differences).all()
+
+
+def test_the_sources_answer_before_the_edit(scores):
+    """Every answer costs a nat."""
+    np.testing.assert_allclose(before(scores, "dense").differences, 100 / np.e)
 
 
 def test_spill_is_the_share_of_other_relations_that_moved_with_the_capital(scores):

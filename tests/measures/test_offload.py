@@ -19,12 +19,12 @@ from stemrepro.measures.offload import (
     Pass,
     Rows,
     decoding,
-    dense_seconds,
     device_bytes,
     fetched,
     from_host,
     layer_seconds,
     model_seconds,
+    stretches,
 )
 from stemrepro.measures.scores import Scores
 from stemrepro.measures.text import TextCounts, text_counts
@@ -57,6 +57,11 @@ def test_rows_that_are_brought(counts):
     assert fetched(counts, PREFILL, HOMES["ahead, distinct"]) == 512 * 0.75
     assert fetched(counts, PREFILL, HOMES["ahead, distinct, cache of 1/10"]) == pytest.approx(512 * 0.75 * 0.4)
     assert fetched(counts, decoding(8), HOMES["ahead, distinct"]) == 8  # the only token of each sequence
+
+
+def dense_seconds(shape, works, device):
+    dense, _ = dense_and_stem(shape, "third")
+    return sum(stretches(dense, (), tuple(works), device.flops, device.memory))
 
 
 def test_dense_time_is_that_of_all_products_or_of_all_bytes():

@@ -1,14 +1,12 @@
-from itertools import combinations
-
 import numpy as np
 import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.measures import scaling
 from stemrepro.measures.losses import arm_losses
-from stemrepro.measures.scaling import agreement, predicted, rungs, token_multiplier, tokens, width
+from stemrepro.measures.scaling import rungs, token_multiplier, tokens, width
 from stemrepro.report.evidence import evidence_for
-from stemrepro.verdicts.effect import Effect, Unmeasured
+from stemrepro.verdicts.effect import Unmeasured
 from stemrepro.verdicts.rule import NOT_TESTED, steps
 from tests.made_up import made, write_arms
 
@@ -48,10 +46,10 @@ def test_rungs_of_a_width_are_in_order_with_the_scale_last(catalog, tmp_path):
 
 
 @pytest.mark.parametrize("times", [1.0, 2.0, 3.7])
-def test_tokens_parameters_and_flops_that_dense_needs(build, times):
-    """An arm that is dense with more tokens (or parameters) is worth just these, at every rung; costs come on top."""
+def test_tokens_flops_and_time_that_dense_needs(build, times):
+    """An arm that is dense with more tokens is worth just these, at every rung; costs come on top."""
     scores = build(
-        {"dense": law, "stem-full": lambda t, n: law(times * t, n), "stem-third": lambda t, n: law(t, times * n)},
+        {"dense": law, "stem-full": lambda t, n: law(times * t, n)},
         dense={"flops": 10.0}, **{"stem-full": {"flops": 8.0}},
     )  # fmt: skip
 
@@ -60,8 +58,6 @@ def test_tokens_parameters_and_flops_that_dense_needs(build, times):
 
     for settings in ({}, {"at": "rung-2"}, {"at": "rung-4"}):
         assert multiple(token_multiplier, **settings) == pytest.approx([np.log2(times)] * 3, abs=5e-3)
-    of_size = multiple(scaling.parameter_multiplier, low="stem-third")
-    assert of_size == pytest.approx([np.log2(times)] * 3, abs=5e-3)
     scores.scale.step_times["stem-full"] = 1.25
     assert multiple(scaling.time_multiplier).mean() == pytest.approx(np.log2(times / 1.25), abs=5e-3)
     del scores.scale.step_times["stem-full"]
@@ -135,30 +131,6 @@ def test_early_and_late_slopes_meet_at_the_third_rung(build, catalog, tmp_path):
     assert tokens(scores, "dense", "stem-full", "late").differences == pytest.approx([-0.01] * 3, abs=1e-6)
 
 
-def test_a_forecast_reads_the_rungs_below_alone(build):
-    scores = build({"dense": law, "stem-full": lambda t, n: law(2 * t, n)}, without=("rung-4", "main"))
-    at = rungs(scores)["rung-4"]
-    luck = 0.01  # the mean of three seeds
-    assert predicted(scores, ("dense",), "rung-4").mean == pytest.approx(law(at) + luck, abs=2e-3)
-    gap = predicted(scores, ("dense", "stem-full"), "rung-4")
-    assert gap.mean == pytest.approx(law(at) - law(2 * at), abs=2e-3)
-    with pytest.raises(UserError, match="no rung below the first"):
-        predicted(scores, ("dense",), "rung-1")
-
-
-@pytest.mark.slow
-def test_a_wider_rung_is_predicted_from_the_scales_width_and_its_own_shorter_rungs(build):
-    """Both widths are on one law, from which the rung is then extrapolated; it has no scores of its own."""
-    scores = build({"dense": law, "stem-full": lambda t, n: law(2 * t, n)}, without=("wide-rung-3",))
-    at = rungs(scores, 2.0)["wide-rung-3"]
-    assert predicted(scores, ("dense",), "wide-rung-3").mean == pytest.approx(law(at, WIDE) + 0.01, abs=2e-3)
-    gap = predicted(scores, ("dense", "stem-full"), "wide-rung-3")
-    assert gap.mean == pytest.approx(law(at, WIDE) - law(2 * at, WIDE), abs=2e-3)
-    assert scaling.below(scores, "wide-rung-3") == [*rungs(scores), "wide-rung-1", "wide-rung-2"]
-    with pytest.raises(UserError, match="no rung below the first"):
-        predicted(scores, ("dense",), "wide-rung-1")
-
-
 def test_a_gap_at_another_width_is_compared_after_as_many_tokens_per_parameter(build, catalog, tmp_path):
     """Gaps that depend on the width and on the tokens, so that any other rung would give another number."""
     dense = {NARROW: 3.0, WIDE: 2.7}
@@ -185,42 +157,3 @@ def test_a_ladder_is_of_the_seeds_that_all_rungs_have(build):
     scores = build({"dense": law})
     assert len(arm_losses(scores, "dense", "rung-1").seeds) == 5
     assert scaling.rung_losses(scores, "dense", "rung-1").seeds == [0, 1, 2]
-
-
-LAST = {"a": [3.0, 3.01, 3.02], "b": [2.0, 2.02, 2.01], "c": [2.0, 2.0, 2.03], "d": [1.0, 1.02, 1.01]}
-"""Losses at the last rung by arm: a > b, c > d; nothing is to tell between b and c."""
-
-
-def called(cheap, seeds, last=LAST):
-    """Agreement of a setting whose losses are given with the last rung."""
-    effects = [
-        [Effect(np.subtract(losses[high], losses[low])) for losses in (last, cheap)]
-        for high, low in combinations(cheap, 2)
-    ]
-    return agreement(effects, seeds)
-
-
-def test_a_setting_that_is_the_last_rung_agrees_with_it():
-    result = called(LAST, 3)
-    assert (result.pairs, result.same_sign, result.right, result.wrong) == (5, 1, 1, 0)
-
-
-def test_a_setting_with_all_signs_turned_is_wrong_in_all():
-    result = called({arm: [-loss for loss in losses] for arm, losses in LAST.items()}, 3)
-    assert (result.pairs, result.same_sign, result.right, result.wrong) == (5, 0, 0, 1)
-
-
-def test_every_choice_of_seeds_counts():
-    """Of the last seed alone the sign is wrong, so of three pairs of seeds two have it, and none is sure."""
-    early = {"a": [3.0, 3.0, 2.9], "b": [2.9, 2.7, 3.4]}
-    result = called(early, 2)
-    means = [np.mean([early["a"][s] - early["b"][s] for s in chosen]) for chosen in combinations(range(3), 2)]
-    assert result.same_sign == pytest.approx(np.mean([mean > 0 for mean in means]))
-    assert 0 < result.same_sign < 1
-    assert (result.pairs, result.right, result.wrong) == (1, 0, 0)
-
-
-def test_nothing_to_agree_on_is_nan():
-    result = called({"b": [1, 1, 1], "c": [2, 2, 2.1]}, 3)
-    assert result.pairs == 0
-    assert np.isnan(result.same_sign)
