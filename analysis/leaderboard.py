@@ -1,4 +1,4 @@
-"""Which memory is ahead, on each track: leads with intervals and ranks, and against parameters and time."""
+"""Which memory is ahead, on each track: leads with intervals and ranks, and against parameters and bytes of rows."""
 
 import numpy as np
 import pandas as pd
@@ -9,7 +9,7 @@ from stemrepro.measures.leaderboard import FLOPS, SIZE, TIME, costs, lead, place
 from stemrepro.measures.scores import Scores
 from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row, pick
-from stemrepro.report.style import ARM_LABEL, PLAIN, SMALL, SMALLEST, draw_means, look, note, sheet
+from stemrepro.report.style import ARM_LABEL, PLAIN, SMALLEST, draw_means, headline, look, note, sheet
 
 TITLES = {FLOPS: "Equal FLOPs", SIZE: "Equal size", TIME: "Equal time"}
 LEAD = "below dense's loss (%) →"
@@ -54,13 +54,18 @@ def draw_ranks(axes: Axes, data: pd.DataFrame, track: str, order: list[str]) -> 
 
 
 def draw_against(axes: Axes, data: pd.DataFrame, order: list[str], cost: str, label: str, ticks: list[float]) -> None:
-    """Draw the leads of methods at equal FLOPs against a cost over dense's, on a logarithmic axis."""
+    """Draw the leads of methods at equal FLOPs against a cost: over dense's, or as it is where dense has none."""
     values = pick(data, x=FLOPS).set_index(["panel", "what"])
+    dense = values["value"][cost, "dense"]
     for arm in (arm for arm in order if (cost, arm) in values.index):
-        row, over = values.loc[("lead", arm)], values["value"][cost, arm] / values["value"][cost, "dense"]
-        draw_means(axes, over, row, **look(arm, joined=False), ms=5, label=ARM_LABEL[arm])
+        row, at = values.loc[("lead", arm)], values["value"][cost, arm] / (dense or 1)
+        draw_means(axes, at, row, **look(arm, joined=False), ms=5, label=ARM_LABEL[arm])
     axes.axhline(0, color="black", lw=0.6)
-    axes.set_xscale("log")
+    if dense:
+        axes.set_xscale("log")
+    else:
+        axes.set_xscale("symlog", linthresh=ticks[1], linscale=0.5)
+        axes.set_xlim(-ticks[1] / 4, ticks[-1])
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     axes.set(xlabel=label, ylabel=LEAD)
@@ -76,14 +81,20 @@ def draw_widths(axes: Axes, data: pd.DataFrame, order: list[str], width: int) ->
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=SMALLEST)
 
 
+def alone_in_front(data: pd.DataFrame, track: str) -> str | None:
+    """Return the name of the method that alone is first on a track; None where none is."""
+    worst = pick(data, x=track, panel="worst rank")
+    first = list(worst.loc[worst["value"] == 1, "what"])
+    return ARM_LABEL[first[0]] if first else None
+
+
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw the leads on all tracks with the ranks that they leave, those of controls, and what methods cost."""
     leads = pick(data, x=FLOPS, panel="lead").sort_values("value", ascending=False)
     is_ranked = leads["what"].isin(data.loc[data["panel"] == "rank", "what"])
     order, others = list(leads.loc[is_ranked, "what"]), list(leads.loc[~is_ranked, "what"])
     tracks = {track: title for track, title in TITLES.items() if (data["x"] == track).any()}
-    is_timed = data.loc[data["panel"] == "step time", "what"].nunique() > 1
-    titles = [*tracks.values(), *["Controls, equal FLOPs"] * bool(others), "By parameters", *["By time"] * is_timed]
+    titles = [*tracks.values(), *["Controls, equal FLOPs"] * bool(others), "By parameters", "By bytes of rows"]
     letters = "abcdef"[: len(titles)]
     layout = [letters[:3], letters[3:].ljust(3, ".")] if letters[3:] else [letters]
     figure, grid = sheet(";".join(layout), 9.4 if letters[3:] else 4.7, dict(zip(letters, titles, strict=True)))
@@ -100,9 +111,11 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
         name_rows(axes, others)
     costs = next(panels)
     draw_against(costs, data, order, "parameters", "all parameters / dense's", [1, 2, 4, 8])
-    if is_timed:
-        draw_against(next(panels), data, order, "step time", "time of a step / dense's", [1, 1.2, 1.4, 1.6])
+    draw_against(next(panels), data, order, "bytes of rows", "bytes that a token reads", [0, 32, 256, 2048])
     dense = data.set_index(["panel", "x", "what"]).loc[("parameters", FLOPS, "dense"), "value"]
-    figure.suptitle(f"At {size(dense, scores.scale.training.tokens)}", fontsize=SMALL)
+    first = [alone_in_front(data, track) for track in (FLOPS, SIZE)]
+    ahead = f"First at equal FLOPs: {first[0]}. First at equal size: {first[1]}"
+    at = f"(at {size(dense, scores.scale.training.tokens)})"
+    headline(figure, f"{ahead}\n{at}", None not in first, f"{scores.recipe.title}\n{at}")
     figure.legend(*costs.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure

@@ -141,9 +141,7 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     order = list(rows["what"])
     draw_forest(grid["d"], rows, order, f"{LESS}, mean loss over rates\nless the best (nats/token)")
     name_rows(grid["d"], order)
-    limits = 2 ** pick(data, panel="limit").set_index("what")["value"]
-    highest = pick(data, panel="end", what="stem-third")["x"].astype(float).max()
-    times = highest / limits["dense"]
-    message = f"STEM 1/3 still learns at {times:.1f} times the learning rate at which dense stops"
-    headline(figure, message, bool(limits["stem-third"] > highest and times > 1), scores.recipe.title)
+    lost = rows.set_index("what")["value"]
+    message = "Too few loss spikes to compare; a wrong rate costs STEM 1/3 less than dense in the mean"
+    headline(figure, message, bool(lost["stem-third"] < lost["dense"]), scores.recipe.title)
     return figure
