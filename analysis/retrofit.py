@@ -13,7 +13,7 @@ from stemrepro.report.results import mean_row, pick, window_rows
 from stemrepro.report.style import ARM_COLOUR, GAIN, LESS, draw_means, headline, look, name_ends, sheet
 from stemrepro.verdicts.effect import Effect
 
-HEADLINE = "Converted half-way, STEM keeps half of its lead over dense"
+HEADLINE = "Converted half-way, STEM keeps about half of its lead over dense in the mean"
 WINDOWS = 10
 """Parts of the second stage's steps, over each of which training losses are averaged."""
 SHOWN = {

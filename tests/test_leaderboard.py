@@ -64,7 +64,7 @@ def test_a_method_is_drawn_on_the_tracks_that_it_was_trained_on(scores):
     figure = draw(own[(own["panel"] != "step time") | (own["what"] == "dense")], scores)
     settle(figure)
     assert faults(figure) == []
-    titles = ["a  Equal FLOPs", "b  Equal size", "c  By parameters"]
+    titles = ["a  Equal FLOPs", "b  Equal size", "c  By parameters", "d  By bytes of rows"]
     assert [axes.get_title("left") for axes in figure.axes] == titles
 
 

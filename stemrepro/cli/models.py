@@ -20,7 +20,7 @@ Trust = Annotated[
 
 def _data_of(run: Path) -> Path:
     """Return the folder data/ that lies next to a run's runs/, as here, in another clone and in results/models/."""
-    above = run.absolute().parents
+    above = run.parents
     return above[4] / DATA if len(above) > 4 else DATA
 
 

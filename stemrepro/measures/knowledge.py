@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import pandas as pd
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.measures.base import Level, condition
 from stemrepro.measures.reading import arm_table, array
 from stemrepro.measures.scores import Scores, kept
 from stemrepro.verdicts.effect import Effect, of_share, of_shares
+
+if TYPE_CHECKING:
+    import pandas as pd
 from stemrepro.verdicts.rule import TOO_SMALL
 
 Share = Literal["success", "kept", "new", "old"]
@@ -130,6 +132,8 @@ def before(scores: Scores, arm: str) -> Effect:
     """Return the probability of the source's answer before the edit, in points, in the known cases of "rows"."""
     edits, facts = trials(scores, arm, "rows"), arm_table(scores, "facts", arm)
     nats = array(arm_table(scores, "answers", arm), "nats", "seed", "fact", "prompt")[:, :, -1]
+    import pandas as pd
+
     places = pd.Series(range(len(facts)), index=facts.set_index(["entity", "relation"]).index)
     asked = places[list(edits.cases[["source", "relation"]].itertuples(index=False, name=None))].to_numpy()
     return edits.share(np.exp(-nats[:, asked].astype(float)))

@@ -27,7 +27,10 @@ def build(catalog, tmp_path):
             for variant in ("main", *scores.recipe.variants_of(arm)):
                 at = catalog.variant(variant)
                 share = 0 if arm == "dense" else lead(at.width, at.vocab, at.table_rate)
-                arms[f"{arm}@{variant}"] = {"prose": [(DENSE + 0.01 * seed) * (1 - share / 100) for seed in range(5)]}
+                leads = [
+                    share / 100 * (1 + 1e-6 * np.sin(7 * seed * at.width)) for seed in range(5)
+                ]  # else no variance
+                arms[f"{arm}@{variant}"] = {"prose": [(DENSE + 0.01 * seed) * (1 - leads[seed]) for seed in range(5)]}
         write_arms(tmp_path, arms)
         return scores
 
@@ -38,31 +41,33 @@ def test_both_lines_hold_the_scale_and_rise_in_width(catalog, tmp_path):
     scores = made(catalog, "size_ladder", tmp_path)
     for line, vocab in (("fixed", lambda width: 1), ("grown", lambda width: width)):
         models = sizes(scores, line)
-        assert [size.width for size in models] == [0.5, 0.75, 1, 1.5, 2][: 5 if line == "fixed" else 4]
+        assert [size.width for size in models] == [0.5, 0.75, 1, 1.5, 2, 2.5][: 6 if line == "fixed" else 4]
         assert all(size.vocab == vocab(size.width) for size in models)
         assert models[2].variant == "main"
 
 
 def test_a_lead_is_relative_and_falls_by_its_slope(build):
     scores = build(lambda width, vocab, rate: percent(width, vocab))
-    assert lead(scores, *PAIR).differences == pytest.approx([6] * 5)
-    assert lead(scores, *PAIR, "width-64").differences == pytest.approx([4.8] * 5)
+    assert lead(scores, *PAIR).differences == pytest.approx([6] * 5, abs=1e-4)
+    assert lead(scores, *PAIR, "width-64").differences == pytest.approx([4.8] * 5, abs=1e-4)
     less = lost(scores, *PAIR, "width-64")
-    assert (less.differences.tolist(), less.paired) == (pytest.approx([1.2] * 5), False)
-    assert fall(scores, *PAIR, "fixed").differences == pytest.approx([-np.log2(0.8)] * 5)
-    assert fall(scores, *PAIR, "grown").differences == pytest.approx([0] * 5, abs=1e-9)
+    assert (less.differences.tolist(), less.paired) == (pytest.approx([1.2] * 5, abs=1e-4), False)
+    assert fall(scores, *PAIR, "fixed").differences == pytest.approx(
+        [-np.log2(0.8)] * 3, abs=1e-4
+    )  # width 80 has three
+    assert fall(scores, *PAIR, "grown").differences == pytest.approx([0] * 5, abs=1e-4)
 
 
 def test_a_fall_that_grows_bends(build):
     """By 0.1 a doubling, at either vocabulary."""
     scores = build(lambda width, vocab, rate: 6 * 2 ** (-0.05 * np.log2(width) ** 2))
-    for line in ("fixed", "grown"):
-        assert derivative(scores, PAIR, line, 2).differences == pytest.approx([0.1] * 5)
+    for line, seeds in (("fixed", 3), ("grown", 5)):
+        assert derivative(scores, PAIR, line, 2).differences == pytest.approx([0.1] * seeds, abs=1e-4)
         with pytest.raises(Unmeasured, match=r"no straight line fits: the fall of stem-full's lead changes by \+0\.10"):
             fall(scores, *PAIR, line)
-    wide = np.log2([1, 1.5, 2])
+    wide = np.log2([1, 1.5, 2, 2.5])
     expected = -np.polyfit(wide, -0.05 * wide**2, 1)[0]
-    assert fall(scores, *PAIR, "fixed", wide=True).differences == pytest.approx([expected] * 5)
+    assert derivative(scores, PAIR, "fixed", 1, wide=True).differences == pytest.approx([expected] * 3, abs=1e-4)
 
 
 def test_no_lead_has_no_logarithm(build):

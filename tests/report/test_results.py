@@ -160,7 +160,7 @@ def test_equal_results_are_equal_bytes_and_keep_their_provenance(scores, catalog
     files = saved(tmp_path, scores, rows)
     assert set(files) == {"figure.svg", "data.csv", "verdicts.json", "provenance.json"}
     assert json.loads(files["verdicts.json"]) == rows
-    assert b"no runs, hash of settings p<" in files["figure.svg"]
+    assert b"scale laptop, no runs<" in files["figure.svg"]
     monkeypatch.setattr("stemrepro.report.results.provenance", lambda: {"commit": "another"})
     assert saved(tmp_path, scores, rows) == files
     changed = saved(tmp_path, scores, rows[:-1])
