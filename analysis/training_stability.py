@@ -14,7 +14,6 @@ from stemrepro.measures.stability import (
     counted,
     end,
     rate,
-    rate_limit,
     sensitivity,
     short_runs,
 )
@@ -71,7 +70,6 @@ def short_rows(arm: str, runs: list[ArmLosses], base_rate: float) -> list[dict]:
     """Return where short runs at each learning rate end, and what follows from all of them."""
     return [
         *(mean_row("end", arm, run.summary["learning_rate"] / base_rate, Effect(end(run))) for run in runs),
-        mean_row("limit", arm, "", Effect(rate_limit(runs, base_rate))),
         mean_row("sensitivity", arm, "", Effect(sensitivity(runs))),
     ]
 

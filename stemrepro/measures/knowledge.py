@@ -130,10 +130,10 @@ def share_of(scores: Scores, arm: str, field: Share, method: str) -> Effect:
 
 def before(scores: Scores, arm: str) -> Effect:
     """Return the probability of the source's answer before the edit, in points, in the known cases of "rows"."""
-    edits, facts = trials(scores, arm, "rows"), arm_table(scores, "facts", arm)
-    nats = array(arm_table(scores, "answers", arm), "nats", "seed", "fact", "prompt")[:, :, -1]
     import pandas as pd
 
+    edits, facts = trials(scores, arm, "rows"), arm_table(scores, "facts", arm)
+    nats = array(arm_table(scores, "answers", arm), "nats", "seed", "fact", "prompt")[:, :, -1]
     places = pd.Series(range(len(facts)), index=facts.set_index(["entity", "relation"]).index)
     asked = places[list(edits.cases[["source", "relation"]].itertuples(index=False, name=None))].to_numpy()
     return edits.share(np.exp(-nats[:, asked].astype(float)))
