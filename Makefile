@@ -4,6 +4,7 @@
 # make lint                       style, words and types
 # make figures [SCALE=width]      redraws from committed scores what an edit has changed, or a scale
 # make ui [SCALE=laptop]          the arms side by side in MLflow, at the address that it prints [PORT=5000]
+# make docs/report.pdf            docs/report.md as a PDF of four pages, for a release
 # make bundle                     all that is committed as one file with hashes, for an archive such as Zenodo
 PYTHON ?= python3
 PORT ?= 5000
@@ -62,6 +63,14 @@ bundle:
 	git -c core.autocrlf=false archive -0 -o "bundle/$$name.zip" --prefix="$$name/" \
 	  --add-file="$$folder/MANIFEST.sha256" HEAD; \
 	$$sum "bundle/$$name.zip"
+
+docs/report.pdf: docs/report.md docs/src/report.typ
+	@$(PYTHON) -m venv .venv/pdf
+	@.venv/pdf/bin/python -m pip install --disable-pip-version-check -q --no-deps pypandoc-binary==1.17 typst==0.15.2
+	@.venv/pdf/bin/python -c 'import pypandoc, typst; \
+	  pypandoc.convert_file("$<", "typst", "gfm", ["--template=docs/src/report.typ"], outputfile="docs/report.typ"); \
+	  typst.compile("docs/report.typ", output="$@", root=".")'
+	@rm docs/report.typ
 
 lint: $(BIN)/.installed-dev
 	@ruff check . && ruff format --check .

@@ -13,7 +13,6 @@ SHARES = {
     "capacity/knowledge_capacity": {"share": 100, "first": 100},
     "laptop/benchmark_scores": {"accuracy": 100},
     "laptop/long_context_capacity": {"share touched": 1, "cache": 100},
-    "laptop/training_stability": {"spikes": 1000},
     "needle/needle": {"chosen": 100, "generated": 100, "depth": 100, "another key's value": 100},
     "recall/associative_recall": {"all": 100},
 }

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from stemrepro.model.config import ModelConfig
+from stemrepro.model.ffn.input_add import InputAdd
 from stemrepro.model.ffn.stem import Stem
 from tests.conftest import ROOT
 
@@ -20,12 +21,13 @@ def page():
     return names
 
 
-def test_the_module_is_ours(page, tiny):
-    theirs, ours = page["StemFFN"](tiny.vocab, tiny.width, tiny.ffn_width), Stem(tiny)
+@pytest.mark.parametrize(("name", "network"), [("StemFFN", Stem), ("RowFFN", InputAdd)])
+def test_the_modules_are_ours(page, tiny, name, network):
+    theirs, ours = page[name](tiny.vocab, tiny.width, tiny.ffn_width), network(tiny)
     ours.load_state_dict(theirs.state_dict())
     x, tokens = torch.randn(2, 5, tiny.width), torch.randint(tiny.vocab, (2, 5))
     torch.testing.assert_close(theirs(x, tokens), ours(x, tokens))
-    expected = (2 / (tiny.vocab + tiny.ffn_width)) ** 0.5
+    expected = (2 / sum(theirs.table.weight.shape)) ** 0.5
     assert theirs.table.weight.std().item() == pytest.approx(expected, rel=0.05)
 
 

@@ -34,16 +34,21 @@ SPIKES = ("largest_at", "second_at", "third_at")
 """Columns of the paper's fig-5a-spikes that name one after the first 5e10 tokens."""
 
 
+def spike_limits(loss: np.ndarray) -> np.ndarray:
+    """Return the loss above which each step would be a spike, infinite where nobody looks; loss [steps]."""
+    limits, start = np.full(len(loss), np.inf), max(WINDOW, int(SKIPPED * len(loss)))
+    if start < len(loss):
+        before = np.lib.stride_tricks.sliding_window_view(loss[start - WINDOW : -1], WINDOW)
+        median = np.median(before, axis=1)
+        deviation = 1.4826 * np.median(np.abs(before - median[:, None]), axis=1)
+        limits[start:] = median + DEVIATIONS * deviation
+    return limits
+
+
 def spike_steps(loss: np.ndarray) -> np.ndarray:
     """Return the steps at which a spike begins; loss [steps]. Steps whose loss is NaN are spikes."""
-    start = max(WINDOW, int(SKIPPED * len(loss)))
-    if start >= len(loss):
-        return np.array([], int)
-    before = np.lib.stride_tricks.sliding_window_view(loss[start - WINDOW : -1], WINDOW)
-    median = np.median(before, axis=1)
-    deviation = 1.4826 * np.median(np.abs(before - median[:, None]), axis=1)
-    high = np.zeros(len(loss), bool)
-    high[start:] = ~(loss[start:] <= median + DEVIATIONS * deviation)
+    limits = spike_limits(loss)
+    high = (limits != np.inf) & ~(loss <= limits)
     return np.flatnonzero(high & ~np.roll(high, 1))
 
 

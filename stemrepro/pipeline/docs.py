@@ -170,7 +170,9 @@ class Numbers:
 
     def _rows(self, source: str, choice: dict[str, str | float]) -> pd.DataFrame:
         """Return the rows with the chosen values; numbers match to a part in a thousand."""
-        path = Path(source) if source.startswith("docs/") else self._results / source / "data.csv"
+        path = Path(source) if source.startswith("docs/") else self._results / source
+        if path.suffix != ".csv":
+            path /= "data.csv"
         try:
             rows = self._table(path)
         except (OSError, ValueError) as error:

@@ -2,7 +2,6 @@
 
 import importlib.util
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +10,7 @@ from scipy import stats
 from stemrepro.measures import premise_by_size
 from stemrepro.measures.premise import WHAT
 from stemrepro.measures.scores import Scores
+from stemrepro.report.style import use_style
 from stemrepro.verdicts.effect import Unmeasured
 from tests.conftest import ROOT
 from tests.made_up import grid
@@ -47,7 +47,7 @@ def test_shares_are_means_over_layers_by_seed(scores):
 
 
 def test_the_figure_has_all_sizes_and_the_published_model(scores):
-    mpl.rcdefaults()
+    use_style(scores.catalog.arms)
     premise = scores.folder.parent / "smollm2/premise"
     premise.mkdir(parents=True)
     assert premise_by_size.published(scores) == []
@@ -63,5 +63,5 @@ def test_the_figure_has_all_sizes_and_the_published_model(scores):
     assert budget["width 128", 819_200] == pytest.approx(60 - 4)
     assert budget["width 32", 204_800] == pytest.approx(90 - 4)
     figure = drawn.draw(data, scores)
-    named = {text.get_text() for text in figure.axes[0].get_legend().get_texts()}
-    assert named == {"width 32", "width 64", "width 128", "SmolLM2-135M-Instruct, 4 bits"}
+    named = {text.get_text() for text in figure.axes[0].texts}
+    assert named == {"width 32", "width 64", "width 128", drawn.PUBLISHED}
