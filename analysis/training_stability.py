@@ -1,4 +1,4 @@
-"""Fig. 5a: the paper's training losses, our spikes by a stated rule, and short runs at ever higher learning rates."""
+"""Fig. 5a: the paper's training losses, one of our spikes, and short runs at ever higher learning rates."""
 
 import numpy as np
 import pandas as pd
@@ -10,17 +10,19 @@ from stemrepro.measures.losses import ArmLosses, arm_losses
 from stemrepro.measures.scores import Scores
 from stemrepro.measures.stability import (
     SPIKES,
+    WINDOW,
     coincidence,
-    counted,
     end,
-    rate,
     sensitivity,
     short_runs,
+    spike_limits,
+    spike_steps,
 )
 from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row, pick
 from stemrepro.report.style import (
     ARM_COLOUR,
+    ARM_DASHES,
     ARM_LABEL,
     LESS,
     draw_means,
@@ -30,19 +32,17 @@ from stemrepro.report.style import (
     note,
     sheet,
 )
-from stemrepro.verdicts.effect import Effect, of_share
+from stemrepro.verdicts.effect import Effect
 
 SHOWN = ("dense", "stem-third", "hash-moe")
 """Arms of the paper's figure, and those that are drawn at raised rates."""
 
 
 def collect(scores: Scores) -> pd.DataFrame:
-    """Return the paper's losses and spikes, our spikes, and where short runs end at each learning rate."""
-    rows = paper_rows(scores.catalog.paper)
+    """Return the paper's losses and spikes, a spike of ours, and where short runs end at each learning rate."""
+    rows = paper_rows(scores.catalog.paper) + spike_rows(scores)
     for arm in scores.recipe.arms:
-        run = arm_losses(scores, arm)
-        steps = run.steps["loss"]
-        rows.append(mean_row("spikes", arm, "loss", of_share(rate(steps) / 10, counted(steps)), 0.1))
+        steps = arm_losses(scores, arm).steps["loss"]
         if arm != "dense":
             shares = coincidence(steps, arm_losses(scores, "dense").steps["loss"])
             rows += [
@@ -66,6 +66,24 @@ def paper_rows(paper: Paper) -> list[dict]:
     return rows + [{"panel": "paper, spike", "what": "hash-moe", "x": at} for at in spikes]
 
 
+def spike_rows(scores: Scores) -> list[dict]:
+    """Return losses around dense's first spike, and dense's limit; all runs saw the same batches. `x` is the step."""
+    losses = {arm: arm_losses(scores, arm).steps["loss"] for arm in SHOWN}
+    spikes = [(seed, int(step)) for seed, run in enumerate(losses["dense"]) for step in spike_steps(run)]
+    if not spikes:
+        return []
+    seed, first = spikes[0]
+    around = range(first - WINDOW, min(first + WINDOW, losses["dense"].shape[1]))
+    limits, rows = spike_limits(losses["dense"][seed]), []
+    for at in around:
+        rows += [{"panel": "loss", "what": arm, "x": at, "value": runs[seed, at]} for arm, runs in losses.items()]
+        rows.append({"panel": "limit", "what": "dense", "x": at, "value": limits[at]})
+    for arm, runs in losses.items():
+        steps = [at for at in spike_steps(runs[seed]) if at in around]
+        rows += [{"panel": "spike", "what": arm, "x": at, "value": runs[seed, at]} for at in steps]
+    return rows
+
+
 def short_rows(arm: str, runs: list[ArmLosses], base_rate: float) -> list[dict]:
     """Return where short runs at each learning rate end, and what follows from all of them."""
     return [
@@ -87,20 +105,26 @@ def draw_paper(axes: Axes, data: pd.DataFrame) -> None:
     name_ends(axes, ends)
 
 
-def draw_spikes(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw loss spikes in a thousand steps, and write whether they fall on the same batches as dense's."""
-    rows = pick(data, panel="spikes")
-    axes.barh(range(len(rows)), rows["value"], height=0.5, color=[ARM_COLOUR[arm] for arm in rows["what"]])
-    draw_means(axes, range(len(rows)), rows, sideways=True, color="black", lw=0.9, ls="none")
-    name_rows(axes, list(rows["what"]))
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_xlim(left=0)
-    axes.set_xlabel("loss spikes in 1,000 steps")
-    shares = 100 * pick(data, panel="spikes shared with dense").groupby("x")["value"].mean()
-    if shares.notna().all():
-        same, other = shares["same batches"], shares["other batches"]
-        words = f"dense shares {same:.0f}% of the others' spikes\non the same batches,\n{other:.0f}% on other batches"
-        note(axes, words, (0.99, 0.82), (0, 0), xycoords="axes fraction", ha="right")
+def draw_spike(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw losses around a spike that dense has, the limit above which dense's counts as one, and which do."""
+    losses = pick(data, panel="loss")
+    if losses.empty:
+        note(axes, "no spike", (0.5, 0.5), (0, 0), xycoords="axes fraction", ha="center")
+    ends = {}
+    for arm, rows in losses.groupby("what", sort=False):
+        axes.plot(rows["x"].astype(float), rows["value"], color=ARM_COLOUR[arm], ls=ARM_DASHES[arm], lw=0.9)
+        ends[ARM_LABEL[arm]] = rows["value"].iloc[-1], ARM_COLOUR[arm]
+    limit = pick(data, panel="limit")
+    if not limit.empty:
+        axes.plot(limit["x"].astype(float), limit["value"], color="black", lw=0.8, ls=":")
+        note(axes, "limit for dense", (limit["x"].astype(float).max(), limit["value"].max()), (0, 0), ha="right")
+    spikes = pick(data, panel="spike")
+    if not spikes.empty:
+        top = spikes.loc[spikes["value"].idxmax()]
+        words = f"spikes: {', '.join(ARM_LABEL[arm] for arm in spikes['what'].unique())}"
+        note(axes, words, (float(top["x"]), top["value"]), (6, 0))
+    axes.set(xlabel="training step", ylabel=f"{LESS}, training loss\n(nats/token)")
+    name_ends(axes, ends)
 
 
 def draw_ends(axes: Axes, data: pd.DataFrame) -> None:
@@ -124,16 +148,16 @@ def draw_ends(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
-    """Draw the paper's losses, our spikes, ends of short runs at raised learning rates, and what the rate decides."""
+    """Draw the paper's losses, a spike of ours, ends of short runs at raised rates, and what the rate decides."""
     titles = {
         "a": "The paper's Fig. 5a (350M)",
-        "b": "Too few spikes to compare",
+        "b": "Ours: a spike, as its batch is read",
         "c": "Short runs at higher rates",
         "d": "Sensitivity to the rate",
     }
     figure, grid = sheet("ab;cd", 5.4, titles)
     draw_paper(grid["a"], data)
-    draw_spikes(grid["b"], data)
+    draw_spike(grid["b"], data)
     draw_ends(grid["c"], data)
     rows = pick(data, panel="sensitivity")
     order = list(rows["what"])
