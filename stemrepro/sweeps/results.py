@@ -1,26 +1,20 @@
-"""The results of a sweep: every trial, each arm's best settings, and figures."""
+"""The results of a sweep: every trial, each arm's best settings, and a figure."""
 
-import warnings
-from collections.abc import Iterator
-from dataclasses import asdict
 from inspect import signature
 from pathlib import Path
-from typing import cast
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
-import optuna
 import pandas as pd
 import seaborn as sns
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
-from optuna.visualization import matplotlib as drawn
 
 from stemrepro.common.files import atomic_write
 from stemrepro.config.scale import TunedSettings
-from stemrepro.report.style import render, settle, use_style
-from stemrepro.sweeps.trials import Range, Space, Sweep, ranges_of
+from stemrepro.report.style import WIDTH, note, render, settle, use_style
+from stemrepro.sweeps.trials import Range, Space, Sweep
 
 END = 0.05
 """Share of a range, or of its logarithm where it is logarithmic, in which a best counts as at the end next to it."""
@@ -69,51 +63,52 @@ def tuned_lines(best: pd.DataFrame) -> list[str]:
     return [f"  {row['arm']}: {{{', '.join(f'{key}: {row[key]}' for key in keys)}}}" for row in texts]
 
 
-def study_of(rows: pd.DataFrame, space: Space) -> optuna.Study:
-    """Return rows of `ended` as a study in memory, by their loss above the best of their arm."""
-    spans: dict[str, BaseDistribution] = {
-        key: CategoricalDistribution(sorted(rows[key].unique().tolist())) for key in fields(rows)
-    }
-    spans |= {key: FloatDistribution(**asdict(span)) for key, span in ranges_of(space).items() if key in spans}
-    study = optuna.create_study(study_name="all")
-    for row in rows.to_dict("records"):
-        params = {key: row[key] for key in spans}
-        study.add_trial(optuna.trial.create_trial(params=params, distributions=spans, value=row["excess"]))
-    return study
+def rate_axis(axes: Axes) -> None:
+    """Make the x axis one of learning rates."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(mpl.ticker.LogLocator(numticks=4, subs=(1, 2, 5)))
+    axes.xaxis.set_minor_locator(mpl.ticker.NullLocator())
+    axes.xaxis.set_major_formatter("{x:g}")
 
 
-def figures(sweep: Sweep, table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
-    """Draw the loss against the learning rate by arm; of more fields Optuna's parallel coordinates and importances."""
-    if (rows := ended(table)).empty:
-        return
-    kind = {"kind": "line", "errorbar": None} if len(fields(rows)) < 2 else {"kind": "scatter"}
+def draw_rates(rows: pd.DataFrame) -> Figure:
+    """Draw the loss against the learning rate, a panel for each arm."""
     columns = min(4, rows["arm"].nunique())
-    grid = sns.relplot(rows, x="learning_rate", y="prose", col="arm", col_wrap=columns, height=1.8, marker="o", **kind)
-    grid.set_titles("{col_name}").set(xscale="log").set_axis_labels("learning rate", "tune loss (nats/token)")
+    looks = {"kind": "line", "errorbar": None, "height": 1.8, "marker": "o"}
+    grid = sns.relplot(rows, x="learning_rate", y="prose", col="arm", col_wrap=columns, **looks)
+    grid.set_titles("{col_name}").set_axis_labels("learning rate", "tune loss (nats/token)")
     for axes in grid.axes.flat:
-        axes.xaxis.set_major_locator(mpl.ticker.LogLocator(numticks=4, subs=(1, 3)))
-        axes.xaxis.set_minor_locator(mpl.ticker.NullLocator())
-        axes.xaxis.set_major_formatter("{x:g}")
-    yield "figure", grid.figure
-    if len(fields(rows)) > 1 and rows["excess"].nunique() > 1:
-        study = study_of(rows, sweep.space)
-        evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=0.25)
-        yield "parallel", cast(Figure, drawn.plot_parallel_coordinate(study).figure)
-        yield "importances", cast(Figure, drawn.plot_param_importances(study, evaluator).figure)
+        rate_axis(axes)
+    return grid.figure
+
+
+def draw_trials(rows: pd.DataFrame, best: pd.DataFrame) -> Figure:
+    """Draw every trial by its learning rate, a line for each arm; the best are ringed, and told if at an edge."""
+    figure, axes = plt.subplots(figsize=(WIDTH, 2 + 0.25 * len(best)), layout="constrained")
+    place, rows = {arm: at for at, arm in enumerate(best["arm"])}, rows.sort_values("excess", ascending=False)
+    dots = axes.scatter(rows["learning_rate"], rows["arm"].map(place), c=rows["excess"], cmap="cividis", s=18)
+    figure.colorbar(dots, label="loss above the arm's best\n(nats/token)", shrink=0.6)
+    axes.scatter(best["learning_rate"], best["arm"].map(place), s=70, facecolors="none", edgecolors="black")
+    for row in best[best["at_edge"] != ""].to_dict("records"):
+        where = (1, place[row["arm"]])
+        note(axes, row["at_edge"].replace("_", " "), where, (4, 0), xycoords=axes.get_yaxis_transform())
+    rate_axis(axes)
+    axes.set_xlabel("learning rate (ringed: the best trial; right: its settings at the end of what was tried)")
+    axes.set_yticks(range(len(place)), list(place))
+    axes.invert_yaxis()
+    return figure
 
 
 def write_results(sweep: Sweep, table: pd.DataFrame, folder: Path) -> pd.DataFrame:
-    """Write data.csv (every setting), best.csv and the figures; return the best settings."""
+    """Write data.csv (every setting), best.csv and a figure; return the best settings."""
     best = best_settings(table, sweep.space)
     atomic_write(folder / "data.csv", table.to_csv(index=False, float_format="%.6g"))
     atomic_write(folder / "best.csv", best.to_csv(index=False, float_format="%.6g"))
+    if (rows := ended(table)).empty:
+        return best
     use_style({})
-    with warnings.catch_warnings(), mpl.rc_context():  # Optuna calls its figures experimental, and sets a style
-        warnings.simplefilter("ignore")
-        for name, figure in figures(sweep, table):
-            if name != "figure":
-                figure.set_size_inches(11, 5)
-            settle(figure)
-            atomic_write(folder / f"{name}.svg", render(figure, "svg"))
-            plt.close(figure)
+    figure = draw_rates(rows) if len(fields(rows)) < 2 else draw_trials(rows, best)
+    settle(figure)
+    atomic_write(folder / "figure.svg", render(figure, "svg"))
+    plt.close(figure)
     return best

@@ -11,7 +11,7 @@ import yaml
 
 from stemrepro.common.yaml_records import parse
 from stemrepro.config.scale import TunedSettings
-from stemrepro.sweeps.results import best_settings, figures, tuned_lines, write_results
+from stemrepro.sweeps.results import best_settings, draw_rates, draw_trials, ended, tuned_lines, write_results
 from stemrepro.sweeps.trials import Range, Sweep, read_sweep
 from tests.conftest import ROOT
 from tests.report.test_style import USERS
@@ -109,20 +109,21 @@ def search():
     return parse(Sweep, {"title": "t", "sampler": "tpe", "trials": 12, "space": yaml.safe_load(SPACE)}, Path()), table
 
 
-def test_the_figures_show_each_trial_that_ended(search):
+def test_the_figure_shows_each_trial_that_ended_and_the_best(search):
     sweep, table = search
-    shown = dict(figures(sweep, table))
-    assert set(shown) == {"figure", "parallel", "importances"}
-    ended = table[np.isfinite(table["prose"]) & (table["state"] == "complete")]
-    for axes, arm in zip(shown["figure"].axes, ("dense", "stem"), strict=True):
-        assert arm in axes.get_title(loc="left") + axes.get_title()
-        dots = sorted(axes.collections[0].get_offsets().tolist())
-        rows = ended.loc[ended["arm"] == arm, ["learning_rate", "prose"]].to_numpy().tolist()
-        assert np.array(dots) == pytest.approx(np.array(sorted(rows)))
-    axes = shown["importances"].axes[0]
-    names = [text.get_text() for text in axes.get_yticklabels()]
-    bars = dict(zip(names, (bar.get_width() for bar in axes.patches), strict=True))
-    assert bars["learning_rate"] > 0.8
+    rows, best = ended(table), best_settings(table, sweep.space)
+    axes = draw_trials(rows, best).axes[0]
+    assert len(rows) == len(table) - 2
+    dots, rings = (np.asarray(collection.get_offsets()) for collection in axes.collections)
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["dense", "stem"]
+    places = rows["arm"].map(["dense", "stem"].index)
+    excess = rows["prose"] - rows["arm"].map({"dense": 4.01, "stem": 3.01})
+    drawn = np.column_stack([dots, axes.collections[0].get_array()]).tolist()
+    expected = np.column_stack([rows["learning_rate"], places, excess]).tolist()
+    assert np.array(sorted(drawn)) == pytest.approx(np.array(sorted(expected)))
+    assert rings == pytest.approx(np.array([[0.01, 0], [0.01, 1]]))
+    words = [text.get_text() for text in axes.texts]
+    assert words == best["at_edge"].str.replace("_", " ").tolist()
 
 
 @pytest.mark.slow
@@ -137,10 +138,7 @@ def test_figures_are_the_same_bytes_each_time_and_none_are_drawn_of_nothing(sear
     assert {path.name for path in (tmp_path / "c").iterdir()} == {"data.csv", "best.csv"}
 
 
-def test_a_grid_of_one_field_has_one_figure_and_rates_are_a_line():
+def test_rates_are_a_line():
     table = trials("dense", lambda learning_rate: 4 + learning_rate, learning_rate=RATES)
-    space = {"arm": ["dense"], "learning_rate": RATES, "seed": [100]}
-    sweep = parse(Sweep, {"title": "t", "sampler": "grid", "space": space}, Path())
-    (shown,) = figures(sweep, table)
-    (line,) = shown[1].axes[0].lines
+    (line,) = draw_rates(ended(table)).axes[0].lines
     assert line.get_xydata() == pytest.approx(table[["learning_rate", "prose"]].to_numpy())
