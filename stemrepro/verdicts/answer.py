@@ -7,7 +7,7 @@ from stemrepro.verdicts.rule import CONTRADICTED, NOT_TESTED, SUPPORTED, UNDECID
 YES, PARTLY, NO, OPEN = "yes", "partly", "no", "can't tell"
 ANSWERS = {
     YES: "all deciding claims say yes",
-    PARTLY: "some deciding claims say yes, others say no or can't tell",
+    PARTLY: "some deciding claims say yes, others say no, can't tell, or were not tested",
     NO: "all deciding claims say no",
     OPEN: "no deciding claim says yes, and not all say no",
     NOT_TESTED: "no deciding claim was tested",
