@@ -1,6 +1,5 @@
 """Reviewers' wish: rivals at equal FLOPs and equal time, and with other memories, also by how often a pair was seen."""
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,24 +17,15 @@ from stemrepro.report.forest import (
     robustness_rows,
 )
 from stemrepro.report.results import mean_row, or_nan, pick
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, GAIN, PLAIN, draw_means, look, note, sheet
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, GAIN, headline, name_ends, note, sheet
 from stemrepro.verdicts.effect import Effect
 
+HEADLINE = (
+    "STEM full ends below dense models of as many FLOPs or as long a training step;\n"
+    "a table read by hashed pairs of tokens (bigrams) ends below STEM full"
+)
 PAIRS = ("0", "1-3", "4-31", "32+")
 SPLIT = ("stem-full", "token-only", "ngram-table", "dense-equal-size")
-DEARER = 1.1
-"""Times dense's FLOPs from which a mark is hollow."""
-NAMED = {
-    "ngram-table": ("right", -7, 0),
-    "stem-full": ("right", -7, -7),
-    "dense-equal-size": ("right", -7, 7),
-    "stem-third": ("right", -6, 5),
-    "token-only": ("right", -7, 5),
-    "stem-frozen": ("right", -7, 6),
-    "topk-moe": ("right", -7, -13),
-    "up-removed": ("left", 14, -13),
-}
-"""Arms that are named next to their mark, with the side of the name that is there, and where, in points."""
 
 
 def collect(scores: Scores) -> pd.DataFrame:
@@ -59,48 +49,42 @@ def collect(scores: Scores) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def draw_sizes(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw gain over dense against all parameters, tables counted; those that differ most in size have their names."""
-    values = {panel: pick(data, panel=panel).set_index("what") for panel in ("loss", "FLOPs", "parameters")}
-    for arm, row in values["loss"].iterrows():
-        x, flops = (values[panel].loc[arm, "value"] for panel in ("parameters", "FLOPs"))
-        draw_means(axes, x, row, zorder=3, **look(arm, hollow=flops >= DEARER, joined=False))
-        if arm in NAMED:
-            side, *place = NAMED[arm]
-            name = ARM_LABEL[arm].removeprefix("STEM, ").removesuffix(" (control)")
-            note(axes, name, (x, row["value"]), place, ha=side, color=ARM_COLOUR[arm])
-    axes.axhline(0, color="black", lw=0.6)
-    axes.axvline(1, color="black", lw=0.6, ls=":")
-    axes.set_xscale("log", base=2)
-    ticks = [1, 1.5, 2, 3, 4]
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.plot([], [], "o", color=PLAIN, mfc="white", label=f"{DEARER:g} times dense's FLOPs or more")
-    axes.set(xlabel="all parameters / dense's", ylabel=GAIN)
-    axes.legend(loc="upper left")
+def name_costs(axes: Axes, data: pd.DataFrame, order: list[str]) -> None:
+    """Write each arm's FLOPs and parameters right of a panel, as multiples of dense's."""
+    for column, what in enumerate(("FLOPs", "parameters")):
+        values = pick(data, panel=what).set_index("what")["value"]
+        for place, words in enumerate([what, *(f"{values[arm]:.2f}" for arm in order)], -1):
+            note(axes, words, (1, place), (18 + 42 * column, 0), xycoords=("axes fraction", "data"), ha="center")
 
 
 def draw_pairs(axes: Axes, data: pd.DataFrame) -> None:
     """Draw gain over dense by training count of the pair."""
-    gains = pick(data, panel="by pair")
+    gains, ends = pick(data, panel="by pair"), {}
     draw_buckets(axes, gains, SPLIT, PAIRS)
+    for arm in SPLIT:
+        last = pick(gains, what=arm, x=PAIRS[-1])["value"].iloc[0]
+        ends[ARM_LABEL[arm].removesuffix(" (control)")] = last, ARM_COLOUR[arm]
     axes.set_xticks(range(len(PAIRS)), ["never", *PAIRS[1:]])
     axes.set(xlabel="training count of the pair", ylabel=GAIN)
-    axes.set_ylim(top=1.55 * np.nanmax(gains["value"]))
-    axes.legend(loc="upper left")
+    name_ends(axes, ends)
 
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
-    """Draw gains over dense, their sizes, and where they lie."""
+    """Draw gains over dense with costs, and where they lie."""
     gains = pick(data, panel="loss").sort_values("value", ascending=False)
     order = list(gains["what"])
-    titles = {"a": "Gain in prose loss", "b": "By size (marks as in a)", "c": "By count of the token pair"}
-    figure, grid = sheet("ab;ac", 6.6, titles)
+    titles = {"a": "Gain in prose loss, and costs / dense's", "b": "By count of the pair"}
+    figure, grid = sheet("ab", 4.8, titles, width_ratios=(1.4, 1))
     draw_forest(grid["a"], gains, order, GAIN, shift=-0.12)
     draw_robustness(grid["a"], data, order, shift=0.2)
     mark_settings(grid["a"], data)
-    grid["a"].legend(loc="lower right", ncols=2)
-    grid["a"].set_ylim(len(order) + 0.7, -0.5)  # room for the legend, so that none of its marks stands in a row
+    grid["a"].legend(loc="lower right", ncols=2, columnspacing=0.8, handletextpad=0.1)
+    grid["a"].set_ylim(len(order) + 0.7, -1.5)  # room for the legend, so that none of its marks stands in a row
     name_rows(grid["a"], order)
-    draw_sizes(grid["b"], data)
-    draw_pairs(grid["c"], data)
+    name_costs(grid["a"], data, order)
+    draw_pairs(grid["b"], data)
+    rows = gains.set_index("what")
+    ahead = rows.loc["stem-full", "ci_low"] > rows.loc[["dense-equal-flops", "dense-equal-latency"], "ci_high"].max()
+    behind = rows.loc["ngram-table", "ci_low"] > rows.loc["stem-full", "ci_high"]
+    headline(figure, HEADLINE, bool(ahead and behind), scores.recipe.title)
     return figure

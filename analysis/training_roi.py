@@ -1,129 +1,101 @@
-"""Table 3's ROI: the paper's taken apart into accuracy and FLOPs, ours, and what losses say of the same."""
-
-import textwrap
-from collections.abc import Iterable
+"""Table 3's ROI, the paper's and ours, each as a factor by FLOPs and one by accuracy, and FLOPs to dense's loss."""
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator
 
 from stemrepro.config.paper import Paper
-from stemrepro.measures.roi import accuracy_factor, equal_flops, flop_factor, flops, roi_above_chance
+from stemrepro.measures.roi import accuracy_factor, flop_factor, flops
 from stemrepro.measures.scores import Scores
+from stemrepro.report.forest import name_rows
 from stemrepro.report.results import mean_row, pick
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, BETTER, GAIN, PLAIN, SMALL, draw_means, error_bars, sheet
+from stemrepro.report.style import ARM_COLOUR, BETTER, SMALL, draw_means, headline, note, sheet
 from stemrepro.verdicts.effect import Effect
 
-MULTIPLE_CHOICE_CHANCE = {
-    "arc_easy": 25,
-    "arc_challenge": 25,
-    "boolq": 50,
-    "piqa": 50,
-    "social_iqa": 100 / 3,
-    "hellaswag": 25,
-    "openbookqa": 25,
-    "winogrande": 50,
-}
-"""Points that guessing gets on the paper's eight benchmarks."""
 PAPER = "table-3-350m"
 """The paper's accuracies and FLOPs."""
+STEM = ("stem-full", "stem-half", "stem-third")
+ORDER = (*STEM, "hash-moe", "stem-frozen")
 
 
 def paper_factors(paper: Paper, arm: str) -> dict[str, float]:
-    """Return logs of the paper's factors of an arm over dense: accuracy, FLOPs, and accuracy above chance."""
+    """Return logs of the paper's factors of an arm over dense: accuracy and FLOPs."""
     accuracy, flops = (
         [paper.value(f"{PAPER}/{name}/{what}") for name in (arm, "dense")] for what in ("average", "gflops")
     )
-    guess = float(np.mean(list(MULTIPLE_CHOICE_CHANCE.values())))
-    return {
-        "accuracy": float(np.log(accuracy[0] / accuracy[1])),
-        "FLOPs": float(np.log(flops[1] / flops[0])),
-        "accuracy above chance": float(np.log((accuracy[0] - guess) / (accuracy[1] - guess))),
-    }
+    return {"accuracy": float(np.log(accuracy[0] / accuracy[1])), "FLOPs": float(np.log(flops[1] / flops[0]))}
 
 
 def collect(scores: Scores) -> pd.DataFrame:
-    """Return factors of ROI, the paper's and ours, gains in loss at equal FLOPs, and gains in FLOPs at equal loss."""
-    rows = []
-    for arm in scores.recipe.arms:
-        if arm == "dense":
-            continue
-        paper = scores.catalog.paper
+    """Return logs of ROI and its factors, the paper's and ours, and of the FLOPs saved on the way to dense's loss."""
+    rows, paper = [], scores.catalog.paper
+    for arm in ORDER:
         if arm in paper.blocks[PAPER].rows:
             rows += [{"panel": "paper", "what": arm, "x": x, "value": v} for x, v in paper_factors(paper, arm).items()]
-        ours = {
-            "accuracy": accuracy_factor(scores, arm, "dense"),
-            "FLOPs": Effect(np.array([flop_factor(scores, arm, "dense")])),
-            "accuracy above chance": roi_above_chance(scores, arm, "dense"),
-        }
-        rows += [mean_row("ours", arm, x, contrast) for x, contrast in ours.items()]
+        saved = Effect(np.array([flop_factor(scores, arm, "dense")]))
+        rows.append(mean_row("ours", arm, "accuracy", accuracy_factor(scores, arm, "dense")))
+        rows.append(mean_row("ours", arm, "FLOPs", saved))
         rows.append(mean_row("FLOPs to dense's loss", arm, "", flops(scores, "dense", arm)))
-        rows.append(mean_row("loss at equal FLOPs", arm, "", equal_flops(scores, "dense", arm)))
     return pd.DataFrame(rows)
 
 
-def name_bars(axes: Axes, arms: Iterable[str]) -> None:
-    """Name the arms below their bars."""
-    names = [textwrap.fill(ARM_LABEL[arm], 8, break_long_words=False) for arm in arms]
-    axes.set_xticks(range(len(names)), names, fontsize=SMALL)
+def ratios(data: pd.DataFrame, panel: str) -> pd.DataFrame:
+    """Return each arm's ROI over dense with its interval, and the factor of it that is fewer FLOPs."""
+    logs = pick(data, panel=panel).set_index(["x", "what"])[["value", "ci_low", "ci_high"]].astype(float)
+    flops = logs.loc["FLOPs"]["value"]
+    roi = np.exp(logs.loc["accuracy"].add(flops, axis=0)).assign(flops=np.exp(flops))
+    return roi[np.isfinite(roi["value"])]  # there is none where no item was answered rightly
 
 
-def draw_factors(axes: Axes, data: pd.DataFrame, panel: str) -> None:
-    """Draw the log ROI of each arm as a pile of its FLOP factor and its accuracy factor."""
-    factors = pick(data, panel=panel).set_index(["what", "x"])
-    arms = list(dict.fromkeys(factors.index.get_level_values(0)))
-    for place, arm in enumerate(arms):
-        flops, accuracy, above = (
-            factors.loc[(arm, what), "value"] for what in ("FLOPs", "accuracy", "accuracy above chance")
-        )
-        if not np.isfinite(accuracy):
-            continue  # no item was answered rightly
-        if np.isfinite(above):
-            label = "chance taken off" if place == 0 else None
-            axes.plot(place, flops + above, "d", mfc="white", mec="black", ms=6, ls="none", label=label, zorder=5)
-        axes.bar(place, flops, color=ARM_COLOUR[arm], width=0.6, hatch="//", edgecolor="white")
-        bottom = flops if accuracy * flops >= 0 else 0
-        axes.bar(place, accuracy, bottom=bottom, color=ARM_COLOUR[arm], width=0.6, edgecolor="white")
-        if panel == "ours":
-            row = factors.loc[(arm, "accuracy")]
-            axes.errorbar(place, flops + accuracy, yerr=error_bars(row)[:, None], color="black", capsize=3)
-    axes.bar(0, 0, color=PLAIN, hatch="//", edgecolor="white", label="fewer FLOPs")
-    axes.bar(0, 0, color=PLAIN, label="higher accuracy")
-    axes.axhline(0, color="black", lw=0.6)
-    name_bars(axes, arms)
-    axes.set_ylabel("ROI over dense (log axis)")
-    axes.yaxis.set_major_locator(FixedLocator(np.log(np.arange(0.5, 3, 0.1))))  # piles add up in logarithms alone
-    axes.yaxis.set_major_formatter(lambda value, _: f"{np.exp(value):.1f}")
-    axes.margins(y=0.3)
-    axes.legend(loc="upper left", ncols=3, columnspacing=1, handletextpad=0.4)
+def draw_roi(axes: Axes, rows: pd.DataFrame) -> None:
+    """Draw ROI over dense, hatched as far as it is fewer FLOPs."""
+    for arm, row in rows.iterrows():
+        place, colour, flops = ORDER.index(arm), ARM_COLOUR[arm], row["flops"]
+        axes.barh(place, flops - 1, 0.5, left=1, color=colour, edgecolor="white", hatch="///")
+        axes.barh(place, row["value"] - flops, 0.5, left=flops, color=colour, edgecolor="white")
+        if np.isfinite(row["ci_low"]):
+            draw_means(axes, place, row, sideways=True, color="black", lw=0.9, ls="none")
+        note(axes, f"{row['value']:.2f}", (np.nanmax(row[["value", "ci_high"]]), place), (5, 0), fontsize=SMALL)
+    axes.set_xlabel(f"ROI / dense's, {BETTER}")
 
 
-def draw_gains(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
-    """Draw a gain of each arm with its interval."""
-    rows = pick(data, panel=panel).reset_index(drop=True)
-    axes.bar(range(len(rows)), rows["value"], color=[ARM_COLOUR[arm] for arm in rows["what"]], width=0.6)
-    draw_means(axes, range(len(rows)), rows, color="black", capsize=3, ls="none")
-    axes.axhline(0, color="black", lw=0.6)
-    name_bars(axes, rows["what"])
-    axes.set_ylabel(label)
+def draw_saved(axes: Axes, rows: pd.DataFrame) -> None:
+    """Draw the training FLOPs that an arm saves on its way to dense's final loss."""
+    for place, arm in enumerate(ORDER):
+        row = rows.loc[arm]
+        axes.barh(place, row["value"], height=0.5, color=ARM_COLOUR[arm])
+        draw_means(axes, place, row, sideways=True, color="black", lw=0.9, ls="none")
+        note(axes, f"{row['value']:.0f}%", (np.nanmax(row[["value", "ci_high"]]), place), (5, 0), fontsize=SMALL)
+    axes.axvline(0, color="black", lw=0.6)
+    axes.margins(x=0.2)
+    axes.set_xlabel(f"FLOPs saved (%), {BETTER}")
 
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
-    """Draw the paper's factors and ours, and what losses say."""
-    titles = {
-        "a": "The paper's ROI, 350M",
-        "b": "Ours, by the same definition",
-        "c": "FLOPs to dense's final loss",
-        "d": "Prose loss at equal FLOPs",
-    }
-    figure, grid = sheet("ab;cd", 5.2, titles)
-    paper, ours, flops, equal = grid.values()
-    draw_factors(paper, data, "paper")
-    draw_factors(ours, data, "ours")
-    saved = data.copy()  # in percent: bars on a log axis would have lengths that mislead
-    saved[["value", "ci_low", "ci_high"]] = -100 * np.expm1(-data[["value", "ci_low", "ci_high"]].astype(float))
-    draw_gains(flops, saved, "FLOPs to dense's loss", f"FLOPs saved (%), {BETTER}")
-    draw_gains(equal, data, "loss at equal FLOPs", GAIN)
+    """Draw the paper's ROI and ours with their factors, and FLOPs saved."""
+    titles = {"a": "The paper's ROI, 350M", "b": "Ours, by the next word", "c": "FLOPs to dense's loss"}
+    figure, grid = sheet("abc", 3.1, titles, sharey=True)
+    paper, ours = ratios(data, "paper"), ratios(data, "ours")
+    draw_roi(grid["a"], paper)
+    draw_roi(grid["b"], ours)
+    every = pd.concat([paper, ours])
+    for axes in (grid["a"], grid["b"]):
+        axes.axvline(1, color="black", lw=0.6)
+        axes.set_xlim(min(0.95, np.nanmin(every) - 0.02), 1.12 * np.nanmax(every))
+    note(grid["a"], "fewer FLOPs", (1, -0.28), (2, 5))
+    note(grid["a"], "higher accuracy", (paper.loc["stem-full", "flops"], -0.28), (2, 5))
+    logs = pick(data, panel="FLOPs to dense's loss").set_index("what")[["value", "ci_low", "ci_high"]].astype(float)
+    saved = -100 * np.expm1(-logs)
+    draw_saved(grid["c"], saved)
+    for axes in grid.values():
+        name_rows(axes, list(ORDER))
+    grid["a"].set_ylim(len(ORDER) - 0.5, -0.7)
+    least, *_, most = sorted(saved.loc[list(STEM), "value"])
+    message = (
+        "Training ROI (accuracy per FLOP): STEM is above dense here as in the paper.\n"
+        f"It reaches dense's loss with {least:.0f} to {most:.0f}% fewer FLOPs in the mean"
+    )
+    lows = ours["ci_low"] - 1, saved["ci_low"], paper["value"] - 1
+    headline(figure, message, all((low.reindex(STEM) > 0).all() for low in lows), scores.recipe.title)
     return figure
