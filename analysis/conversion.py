@@ -11,29 +11,47 @@ from stemrepro.measures.conversion import STUDY
 from stemrepro.measures.scores import Scores
 from stemrepro.measures.study import groups
 from stemrepro.report.results import mean_row, pick
-from stemrepro.report.style import HUES, PLAIN, SMALLEST, draw_means, sheet
+from stemrepro.report.style import (
+    ARM_COLOUR,
+    FAINT,
+    LESS,
+    PLAIN,
+    SMALL,
+    draw_means,
+    headline,
+    look,
+    name_ends,
+    note,
+    sheet,
+)
 
-CONTROLS = {
-    "rows": ("rows by token", "orange", "D"),
-    "one-row": ("one row for all tokens", "blue", "o"),
-    "dealt-anew": ("rows dealt anew", "green", "s"),
-    "no-up": ("no up-projection", "purple", "v"),
-    "no-ffn": ("no FFN", "grey", "x"),
-}
 SETS = {
-    "third": "STEM 1/3",
-    "half": "1/2",
-    "full": "all but\nthe first",
-    "early": "first\nthird",
-    "late": "last\nthird",
+    "early": ("first third\n(after layer 0)", None),
+    "third": ("STEM 1/3", "stem-third"),
+    "half": ("STEM 1/2", "stem-half"),
+    "late": ("last third", None),
+    "full": ("STEM full", "stem-full"),
+}
+"""Name of a set of layers, and the arm that replaces it."""
+KINDS = {
+    "rows": "rows by token",
+    "no-ffn": "no FFN at all",
+    "one-row": "one row\nfor all tokens",
+    "dealt-anew": "rows of\nother tokens",
+    "no-up": "no up-projection",
 }
 ARMS = {
-    "third-tables": ("STEM 1/3, tables alone", "yellow", "o"),
-    "third": ("STEM 1/3", "orange", "D"),
-    "third-interpolated": ("STEM 1/3, up-projection fades out", "red", "^"),
-    "half": ("STEM 1/2", "green", "s"),
-    "full": ("STEM full", "purple", "v"),
+    "full": ("STEM full", "stem-full", {}),
+    "half": ("STEM 1/2", "stem-half", {}),
+    "third-tables": ("STEM 1/3, tables alone", "stem-third", {"mfc": "white", "ls": ":"}),
+    "third-interpolated": (
+        "STEM 1/3, up-\nprojection fades",
+        "stem-third",
+        {"fillstyle": "left", "mfcalt": "white", "ls": "--"},
+    ),
+    "third": ("STEM 1/3", "stem-third", {}),
 }
+"""Name of what is trained, the arm whose look it has, and what is its own."""
 TOKENS_OF_STEP = 1024
 
 
@@ -55,54 +73,55 @@ def collect(scores: Scores) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def draw_sets(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw what rows and controls cost at once, by set of layers."""
-    for shift, (kind, (label, hue, marker)) in enumerate(CONTROLS.items()):
-        rows = data[(data["panel"] == "at once") & (data["what"] == kind) & data["x"].isin(SETS)]
-        places = [list(SETS).index(name) + 0.12 * (shift - 2) for name in rows["x"]]
-        draw_means(axes, places, rows, color=HUES[hue], marker=marker, ms=5, ls="none", label=label)
-    axes.set_xticks(range(len(SETS)), list(SETS.values()))
-    axes.set_yscale("log")
-    axes.set_yticks([1, 3, 10, 30], ["1", "3", "10", "30"])
+def draw_costs(axes: Axes, data: pd.DataFrame, lines: list[tuple[str, str, str, str | None]]) -> None:
+    """Draw what stands in for up-projections costs at once: lines of kind, set of layers, name and arm."""
+    for place, (kind, layers, _, arm) in enumerate(lines):
+        row = pick(data, panel="at once", what=kind, x=layers).iloc[0]
+        looks = look(arm, joined=False) if arm else {"color": PLAIN, "marker": "o", "ls": "none"}
+        draw_means(axes, place, row, sideways=True, ms=5, **looks)
+        note(axes, f"{row['value']:.1f}", (row["ci_high"], place), (4, 0), color=looks["color"])
+    axes.set_xscale("log")
+    axes.set_yticks(range(len(lines)), [name for _, _, name, _ in lines], fontsize=SMALL)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", color=FAINT, lw=0.8)
+    axes.invert_yaxis()
+    axes.set_xlim(0.8, 30)
+    axes.set_xticks([1, 3, 10, 30], ["1", "3", "10", "30"])
     axes.minorticks_off()
-    axes.set(ylabel="loss above dense's,\nat once (nats/token)")
-    axes.legend(fontsize=SMALLEST)
-
-
-def draw_first(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw what rows cost in the first layers after layer 0, by how many."""
-    rows = pick(data, panel="at once", what="rows")
-    rows = rows[rows["x"].astype(str).str.startswith("first ")]
-    rows = rows.assign(x=rows["x"].str.removeprefix("first ").astype(int)).sort_values("x")
-    draw_means(axes, rows["x"], rows, color=HUES["orange"], marker="D", ms=5)
-    axes.axhline(0, color=PLAIN, lw=0.6)
-    axes.set_xticks(rows["x"])
-    axes.set(xlabel="layers after layer 0 that read rows", ylabel="loss above dense's,\nat once (nats/token)")
+    axes.set_xlabel(f"{LESS}, loss above\ndense's (nats/token)")
 
 
 def draw_training(axes: Axes, data: pd.DataFrame) -> None:
     """Draw what is left of the cost against the tokens of the training."""
-    for arm, (label, hue, marker) in ARMS.items():
+    ends = {}
+    for arm, (name, like, own) in ARMS.items():
         rows = pick(data, panel="training", what=arm)
-        x = rows["x"].astype(float) / 1e3
-        draw_means(axes, x, rows, color=HUES[hue], marker=marker, ms=5, label=label)
+        draw_means(axes, rows["x"].astype(float) / 1e3, rows, ms=5, **look(like) | own)
+        back = pick(data, panel="given back", what=arm)["value"].iloc[0]
+        ends[f"{name}:\n{back:.0f}% given back"] = rows["value"].iloc[-1], ARM_COLOUR[like]
     axes.set_yscale("log")
-    axes.set_yticks([1, 3, 10], ["1", "3", "10"])
+    axes.set_ylim(0.5, 20)
+    axes.set_yticks([0.5, 1, 3, 10], ["0.5", "1", "3", "10"])
     axes.minorticks_off()
-    axes.set(xlabel="thousand tokens of training", ylabel="loss above dense's of\nthe same tokens (nats/token)")
-    axes.set_ylim(0.5, 100)
-    axes.legend(fontsize=SMALLEST, loc="upper right")
+    axes.set(
+        xlabel="thousand tokens of training", ylabel=f"{LESS}, loss above dense's of\nas much training (nats/token)"
+    )
+    name_ends(axes, ends, 0.14)
 
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
-    """Draw three panels."""
-    titles = {
-        "a": "Rows in place of up-projections, at once",
-        "b": "In the first layers",
-        "c": "After a short training",
-    }
-    figure, grid = sheet("aa;bc", 5.8, titles)
-    draw_sets(grid["a"], data)
-    draw_first(grid["b"], data)
+    """Draw costs at once by layers and by what stands in for up-projections, and what a training leaves of them."""
+    titles = {"a": "Rows at once, by layers", "b": "Controls, STEM 1/3's layers", "c": "After a short training"}
+    figure, grid = sheet("ac;bc", 4.8, titles, width_ratios=(1, 1.15))
+    draw_costs(grid["a"], data, [("rows", layers, *names) for layers, names in SETS.items()])
+    stands = [(kind, "third", name, "stem-third" if kind == "rows" else None) for kind, name in KINDS.items()]
+    draw_costs(grid["b"], data, stands)
     draw_training(grid["c"], data)
+    back = pick(data, panel="given back", what="third")["value"].iloc[0]
+    left = pick(data, panel="training", what="third").iloc[-1]
+    message = (
+        "A short training gives back about half of what rows of STEM 1/3 cost a real model;\n"
+        f"dense, trained as long, stays {left['value']:.1f} nats ahead"
+    )
+    headline(figure, message, bool(40 < back < 60 and left["ci_low"] > 0), scores.recipe.title)
     return figure

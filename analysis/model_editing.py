@@ -1,5 +1,5 @@
-"""Fig. 4 and 7 in a published model: what other rows do to its answers, by layers, against another country's rows,
-patched outputs of the up-projections and the input embedding. SmolLM2-135M-Instruct, quantised to 4 bits.
+"""Fig. 4 in a published model: what other rows do to its answers, by layers, against another country's rows, patched
+outputs of the up-projections and the input embedding. SmolLM2-135M-Instruct, quantised to 4 bits.
 """
 
 import pandas as pd
@@ -10,29 +10,39 @@ from stemrepro.measures.model_edits import DAMAGE, EDITS, STUDY, harm, share
 from stemrepro.measures.scores import Scores
 from stemrepro.measures.study import groups, table
 from stemrepro.report.results import mean_row, pick
-from stemrepro.report.style import HUES, PLAIN, SMALLEST, draw_means, sheet
+from stemrepro.report.style import (
+    ARM_COLOUR,
+    ARM_MARKER,
+    FAINT,
+    PLAIN,
+    SMALL,
+    draw_means,
+    headline,
+    note,
+    sheet,
+)
 
 METHODS = {
-    "rows": ("the target's rows", "orange", "D"),
-    "chance": ("another country's rows", "grey", "o"),
-    "patched": ("the target's $W_u x$, patched", "blue", "^"),
-    "input": ("its input embedding", "black", "s"),
+    "rows": ("the target's rows (their share written)", "full"),
+    "patched": ("$W_u x$ of the target's own prompt", "none"),
+    "chance": ("a third country's rows", "left"),
 }
-SETS = {"third": "1/3", "half": "1/2", "full": "all but\nthe first", "all": "all"}
-LENGTHS = {
-    "longer: left-pad": "longer: pad left",
-    "longer: right-pad": "longer: pad right",
-    "longer: copy": "longer: copies",
-    "longer: average": "longer: average",
-    "shorter: subset": "shorter: subset",
-    "shorter: average": "shorter: average",
+"""What is put into the layers, and how its marks are filled."""
+SETS = {
+    "layer 0": "first layer alone",
+    "best": "one other layer alone\n(best of {})",
+    "third": "layers of STEM 1/3",
+    "half": "layers of STEM 1/2",
+    "full": "layers of STEM full:\nall but the first",
+    "all": "all layers",
 }
+ARMS = {"third": "stem-third", "half": "stem-half", "full": "stem-full"}
 SAID = {
-    "before, all": "before",
-    "one-to-one, layer 0": "first\nlayer",
-    "one-to-one, all": "all\nlayers",
-    "one-to-one, full": "all but\nthe first",
-    "target, all": "target's\nprompt",
+    "before, all": "no edit",
+    "one-to-one, layer 0": "Germany's rows in\nthe first layer",
+    "one-to-one, full": "in all layers\nbut the first",
+    "one-to-one, all": "in all layers",
+    "target, all": "prompt about\nGermany",
 }
 """What is edited in the example, as its panel shows it."""
 
@@ -52,81 +62,66 @@ def collect(scores: Scores) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def draw_layers(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw the share of moved answers against the one layer that is edited."""
-    for method in ("rows", "patched"):
-        label, hue, marker = METHODS[method]
-        rows = pick(data, panel="success, published", what=method)
-        rows = rows[rows["x"].astype(str).str.startswith("layer ")]
-        x = rows["x"].str.removeprefix("layer ").astype(int)
-        draw_means(axes, x, rows, color=HUES[hue], marker=marker, ms=4, ls="none", label=label)
-    axes.set(xlabel="the one layer that is edited", ylabel="answers that become\nthe target's (%)")
-    axes.set_ylim(-4, 100)
-    axes.legend(fontsize=SMALLEST)
-
-
-def draw_sets(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw the share of moved answers by set of layers."""
-    for number, (method, (label, hue, marker)) in enumerate(METHODS.items()):
-        rows = pick(data, panel="success, published", what=method)
-        rows = rows[rows["x"].isin(list(SETS))]
-        x = [list(SETS).index(name) + 0.12 * (number - 1.5) for name in rows["x"]]
-        draw_means(axes, x, rows, color=HUES.get(hue, hue), marker=marker, ms=5, ls="none", label=label)
-    axes.set_xticks(range(len(SETS)), list(SETS.values()))
-    axes.set_xlim(-0.5, len(SETS) - 0.5)
-    axes.set(xlabel="layers", ylabel="answers that become\nthe target's (%)")
-    axes.legend(fontsize=SMALLEST)
-
-
-def draw_lengths(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw the share of moved answers for names of unequal lengths, rows in all layers but the first, and in all."""
-    for number, (layers, hue, marker) in enumerate((("full", "orange", "D"), ("all", "green", "o"))):
-        rows = pick(data, panel="length", x=layers).set_index("what").reindex(list(LENGTHS))
-        y = [place + 0.2 * (number - 0.5) for place in range(len(rows))]
-        label = SETS[layers].replace("\n", " ")
-        draw_means(axes, y, rows, sideways=True, color=HUES[hue], marker=marker, ms=5, ls="none", label=label)
-    axes.set_yticks(range(len(LENGTHS)), list(LENGTHS.values()), fontsize=SMALLEST)
-    axes.invert_yaxis()
-    axes.set(xlabel="answers that become the target's (%)")
-    axes.legend(fontsize=SMALLEST, title="layers", title_fontsize=SMALLEST)
+def looks(layers: str) -> dict[str, str]:
+    """Return colour and marker of a set of layers: those of the variant that replaces these."""
+    arm = ARMS.get(layers)
+    return {"color": ARM_COLOUR[arm], "marker": ARM_MARKER[arm]} if arm else {"color": PLAIN, "marker": "o"}
 
 
 def draw_example(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw the four most probable words before and after the edit and for the target's own prompt."""
-    place, ticks = 0, []
-    for said, label in SAID.items():
-        rows = pick(data, panel=f"Spain to Germany, {said}")
-        for _, row in rows.iterrows():
-            axes.barh(place, row["value"], color=HUES["orange"] if said.startswith("one") else PLAIN, height=0.7)
-            axes.text(row["value"] + 0.01, place, row["what"].strip(), va="center", fontsize=SMALLEST)
-            ticks.append((place, label if row["x"] == 1 else ""))
-            place += 1
-        place += 0.6
-    axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks], fontsize=SMALLEST)
+    """Draw the most probable word before and after the edit and for the target's own prompt."""
+    for place, said in enumerate(SAID):
+        first = pick(data, panel=f"Spain to Germany, {said}").iloc[0]
+        edited = said.startswith("one")
+        axes.barh(place, first["value"], 0.6, color=looks(said.split(", ")[1])["color"] if edited else "#bdbdbd")
+        note(axes, f"{first['what'].strip()}: {first['value']:.2f}", (first["value"], place), (3, 0))
+    axes.set_yticks(range(len(SAID)), list(SAID.values()), fontsize=SMALL)
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()
-    axes.set(xlabel="probability after 'The capital of Spain is'", xlim=(0, 1.15))
+    axes.set(xlabel="probability of the first choice\nafter 'The capital of Spain is'", xlim=(0, 1.25))
+    axes.set_xticks([0, 0.5, 1])
+
+
+def draw_sets(axes: Axes, data: pd.DataFrame, single: pd.DataFrame) -> None:
+    """Draw the share of moved answers by layers that are edited, and by what is put there."""
+    for number, (method, (label, fill)) in enumerate(METHODS.items()):
+        rows = pick(data, panel="success, published", what=method).set_index("x")
+        others = single[single["what"] == method]
+        if len(others):
+            rows.loc["best"] = others.loc[others["value"].idxmax()]
+        for place, layers in enumerate(SETS):
+            if layers in rows.index:
+                row, at = rows.loc[layers], place + 0.24 * (number - 1)
+                style = {"ls": "none", "ms": 4.5, "fillstyle": fill, "mfcalt": "white"}
+                draw_means(axes, at, row, sideways=True, **looks(layers), **style)
+                if method == "rows":
+                    note(axes, f"{row['value']:.0f}%", (row["ci_high"], at), (4, 0), color=looks(layers)["color"])
+        axes.plot([], [], "o", color=PLAIN, fillstyle=fill, mfcalt="white", label=label)
+    embedding = pick(data, panel="success, published", what="input", x="all")
+    draw_means(axes, len(SETS), embedding, sideways=True, color=PLAIN, marker="x", ms=5, ls="none")
+    names = [name.format(single["x"].nunique()) for name in SETS.values()]
+    axes.set_yticks(range(len(SETS) + 1), [*names, "input embedding\n(no rows)"], fontsize=SMALL)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", color=FAINT, lw=0.8)
+    axes.set_ylim(len(SETS) + 0.5, -0.5)
+    axes.set(xlabel="answers that become the target's (%)", xlim=(-3, 103))
+    axes.legend(loc="center right", bbox_to_anchor=(1, 0.62))
 
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
-    """Draw four panels."""
-    titles = {
-        "a": "One layer at a time",
-        "b": "Sets of layers",
-        "c": "Names of other lengths",
-        "d": "Spain read as Germany",
-    }
-    figure, grid = sheet("ab;cd", 6.2, titles)
-    draw_layers(grid["a"], data)
-    draw_sets(grid["b"], data)
-    draw_lengths(grid["c"], data)
-    draw_example(grid["d"], data)
-    return figure
-
-
-def front(data: pd.DataFrame, scores: Scores) -> Figure:
-    """Draw which layer's rows move answers, and one example."""
-    figure, grid = sheet("ab", 3.0, {"a": "Which layer's rows move the answer", "b": "Spain read as Germany"})
-    draw_layers(grid["a"], data)
-    draw_example(grid["b"], data)
+    """Draw one example, and which layers' rows move answers."""
+    figure, grid = sheet(
+        "ab", 3.8, {"a": "Spain reads Germany's rows", "b": "All pairs of countries"}, width_ratios=(1, 1.5)
+    )
+    draw_example(grid["a"], data)
+    edits = pick(data, panel="success, published")
+    single = edits[edits["x"].astype(str).str.startswith("layer ") & (edits["x"] != "layer 0")]
+    draw_sets(grid["b"], data, single)
+    rows = pick(edits, what="rows").set_index("x")
+    message = (
+        "Another country's rows change a real model's answers in its first layer, which STEM\n"
+        f"leaves dense; in all other layers together they change {rows.loc['full', 'value']:.0f}% in the mean"
+    )
+    rest = max(rows.loc["full", "ci_high"], single["ci_high"].max())
+    headline(figure, message, bool(rows.loc["layer 0", "ci_low"] > rest), scores.recipe.title)
     return figure

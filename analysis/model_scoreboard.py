@@ -1,6 +1,8 @@
-"""Table 3 in a published model: accuracies before and after rows stand for up-projections, item by item, next to the
-model's card, and what the paper's trained STEM gains. SmolLM2-135M-Instruct, quantised to 4 bits.
+"""Table 3 in a published model: accuracies before and after rows stand for up-projections, item by item.
+SmolLM2-135M-Instruct, quantised to 4 bits.
 """
+
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -10,36 +12,45 @@ from stemrepro.measures import model_scores
 from stemrepro.measures.model_scores import CHANCE, DENSE, MEAN, TASKS, choices, mcnemar, most_frequent, share
 from stemrepro.measures.scores import Scores
 from stemrepro.report.results import mean_row, pick
-from stemrepro.report.style import FAINT, HUES, PLAIN, SMALL, SMALLEST, draw_means, one_legend, sheet
+from stemrepro.report.style import (
+    BETTER,
+    FAINT,
+    PLAIN,
+    SMALL,
+    draw_means,
+    headline,
+    look,
+    note,
+    sheet,
+)
 
+HEADLINE = (
+    "When table rows replace its up-projections, a real model loses most of its lead\n"
+    "over chance, in the mean of six tasks"
+)
 MODELS = {
-    "dense": ("dense", "blue", "o"),
-    "stem-third": ("STEM 1/3", "orange", "D"),
-    "stem-third-trained": ("STEM 1/3, trained on", "green", "^"),
-    "stem-full": ("STEM full", "purple", "s"),
+    "dense": ("dense", "dense"),
+    "stem-third": ("STEM 1/3", "stem-third"),
+    "stem-third-trained": ("STEM 1/3,\ntrained on (hollow)", "stem-third"),
+    "stem-full": ("STEM full", "stem-full"),
 }
-ROWS = {MEAN: "mean of the six"} | {task: label for task, (label, _) in TASKS.items()}
-PAPER = {
-    "350M": ("table-3-350m", ("stem-third", "stem-full"), "D"),
-    "1B, further training": ("table-4", ("stem-third",), "P"),
-}
-"""The paper's tables with their models, and a mark."""
-COLUMNS = {"mmlu_cloze": "mmlu"}
+"""Name, and the arm whose look it has."""
+PAPER = "table-3-350m"
+CLEAR = 0.01
+"""Values of McNemar's p below it are written."""
 
 
 def collect(scores: Scores) -> pd.DataFrame:
     """Return accuracies, their differences to dense with McNemar's test, floors, and published numbers."""
     rows, paper, scored = [], scores.catalog.paper, model_scores.models(scores)
     card = model_scores.card(scores)
-    for task in ROWS:
+    for task in (MEAN, *TASKS):
         rows += [mean_row("accuracy", task, model, share(scores, task, model)) for model in scored]
         rows.append({"panel": CHANCE, "what": task, "value": share(scores, task, CHANCE).mean})
         for model in scored:
             if model != DENSE:
                 rows.append(mean_row("less dense", task, model, share(scores, task, model, DENSE)))
     for task, (_, metric) in TASKS.items():
-        most = most_frequent(choices(scores, DENSE, task)["right"])
-        rows.append({"panel": "always the same answer", "what": task, "value": most})
         for model in scored:
             most = most_frequent(choices(scores, model, task)[metric])
             rows.append({"panel": "one answer", "what": task, "x": model, "value": most})
@@ -47,87 +58,65 @@ def collect(scores: Scores) -> pd.DataFrame:
                 lost, won = model_scores.discordant(scores, task, model)
                 counts = {"right in dense alone": lost, "right in it alone": won, "McNemar's p": mcnemar(lost, won)}
                 rows += [{"panel": name, "what": task, "x": model, "value": value} for name, value in counts.items()]
-        for whose, published in (("card", card.instruct), ("card of the base model", card.base)):
-            if task in published:
-                rows.append({"panel": whose, "what": task, "value": published[task]})
-        for name, (block, models, _) in PAPER.items():
-            column = COLUMNS.get(task, task)
-            if column in paper.blocks[block].columns:
-                dense = paper.value(f"{block}/dense/{column}")
-                gains = {model: paper.value(f"{block}/{model}/{column}") - dense for model in models}
-                rows += [{"panel": f"paper, {name}", "what": task, "x": k, "value": gain} for k, gain in gains.items()]
+        if task in card.instruct:
+            rows.append({"panel": "card", "what": task, "value": card.instruct[task]})
+        if task in paper.blocks[PAPER].columns:
+            gain = paper.value(f"{PAPER}/stem-third/{task}") - paper.value(f"{PAPER}/dense/{task}")
+            rows.append({"panel": "paper, 350M", "what": task, "x": "stem-third", "value": gain})
     return pd.DataFrame(rows)
 
 
-def draw_marks(axes: Axes, data: pd.DataFrame, panel: str) -> None:
-    """Draw each model's means with their intervals, a row per task."""
-    found = [model for model in MODELS if model in set(pick(data, panel=panel)["x"])]
-    for number, model in enumerate(found):
-        label, hue, marker = MODELS[model]
-        rows = pick(data, panel=panel, x=model).set_index("what").loc[list(ROWS)]
-        places = [place + 0.5 * (number + 0.5) / len(found) - 0.25 for place in range(len(ROWS))]
-        draw_means(axes, places, rows, sideways=True, color=HUES[hue], marker=marker, ms=5, ls="none", label=label)
+def looks(model: str) -> dict[str, Any]:
+    """Return the look of a model's marks."""
+    return look(MODELS[model][1], hollow="trained" in model, joined=False) | {"ms": 5}
 
 
-def name_rows(axes: Axes, names: list[str]) -> None:
-    """Set the rows of a panel: the mean first, then a task each."""
-    axes.set_yticks(range(len(ROWS)), names, fontsize=SMALL)
-    axes.set_ylim(len(ROWS) - 0.5, -0.5)
-    axes.axhline(0.5, color=FAINT, lw=1)
+def draw_mean(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw the mean accuracy over tasks with chance's."""
+    for place, model in enumerate(MODELS):
+        row = pick(data, panel="accuracy", what=MEAN, x=model).iloc[0]
+        draw_means(axes, place, row, sideways=True, **looks(model))
+        note(axes, f"{row['value']:.1f}", (row["value"], place), (0, 9), ha="center", color=looks(model)["color"])
+    chance = pick(data, panel=CHANCE, what=MEAN)["value"].iloc[0]
+    axes.axvline(chance, color=PLAIN, lw=0.8, ls=":")
+    note(axes, f"chance: {chance:.1f}", (chance, -0.45), (3, 0), color=PLAIN)
+    axes.set_yticks(range(len(MODELS)), [name for name, _ in MODELS.values()], fontsize=SMALL)
+    axes.set_ylim(len(MODELS) - 0.5, -0.7)
+    axes.set_xlabel(f"accuracy (%), {BETTER}")
 
 
-def draw_accuracy(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw accuracies with chance and the card's."""
-    draw_marks(axes, data, "accuracy")
-    chance = pick(data, panel=CHANCE).set_index("what")["value"]
-    for place, task in enumerate(ROWS):
-        axes.plot([chance[task]] * 2, [place - 0.4, place + 0.4], color="black", lw=1.1, ls=(0, (2, 1.2)))
-    axes.plot([], [], color="black", lw=1.1, ls=(0, (2, 1.2)), label="chance")
-    for whose, colour in (("card", "black"), ("card of the base model", PLAIN)):
-        rows = pick(data, panel=whose)
-        places = [list(ROWS).index(task) - 0.38 for task in rows["what"]]
-        size = 6 if whose == "card" else 4
-        axes.plot(rows["value"], places, "d", mfc="white", mec=colour, ms=size, ls="none", label=whose)
-    axes.set_xlabel("accuracy (%)")
-
-
-def draw_differences(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw what conversion changes, with McNemar's p."""
-    draw_marks(axes, data, "less dense")
-    tests = pick(data, panel="McNemar's p").pivot(index="what", columns="x", values="value")
-    for place, task in enumerate(ROWS):
-        if task in tests.index:
-            found = [tests[model][task] for model in MODELS if model in tests]
-            words = ", ".join(f"{p:.3f}" if p >= 0.001 else "<0.001" for p in found)
-            right = {"transform": axes.get_yaxis_transform(), "ha": "right"}
-            axes.text(1.0, place + 0.42, f"p {words}", fontsize=SMALLEST, color=PLAIN, **right)
+def draw_tasks(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw what conversion changes in each task, and McNemar's p where it is clear."""
+    tests = pick(data, panel="McNemar's p").set_index(["what", "x"])["value"]
+    for place, task in enumerate(TASKS):
+        for number, model in enumerate(list(MODELS)[1:]):
+            row, at = pick(data, panel="less dense", what=task, x=model).iloc[0], place + 0.25 * (number - 1)
+            draw_means(axes, at, row, sideways=True, **looks(model))
+            if tests[task, model] < CLEAR:
+                words = f"p {tests[task, model]:.3f}" if tests[task, model] >= 0.001 else "p <0.001"
+                end, side, ha = ("ci_high", 4, "left") if row["value"] > 0 else ("ci_low", -4, "right")
+                note(axes, words, (row[end], at), (side, 0), ha=ha, color=looks(model)["color"])
+    same = pick(data, panel="one answer", what="boolq", x=DENSE)["value"].iloc[0]
+    words = f"dense gives one answer\nto {same:.0f}% of these"
+    note(axes, words, (0.01, list(TASKS).index("boolq")), (0, 0), xycoords=axes.get_yaxis_transform(), color=PLAIN)
     axes.axvline(0, color="black", lw=0.6)
-    axes.set_xlabel("less dense's accuracy (points)\np: McNemar's test of each model")
-
-
-def draw_paper(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw what the paper's STEM, trained from the start, has above dense."""
-    for name, (_, models, marker) in PAPER.items():
-        for model in models:
-            rows = pick(data, panel=f"paper, {name}", x=model)
-            label, hue, _ = MODELS[model]
-            places = [list(ROWS).index(task) for task in rows["what"]]
-            axes.plot(rows["value"], places, marker, mfc="white", mec=HUES[hue], ls="none", label=f"{label}, {name}")
-    axes.axvline(0, color="black", lw=0.6)
-    axes.set_xlabel("less dense's (points)")
-    axes.legend(fontsize=SMALLEST, loc="upper right")
+    axes.set_ylim(len(TASKS) - 0.5, -0.5)
+    axes.set_xlim(left=-28)
+    axes.set_xlabel(f"accuracy less dense's (points), {BETTER}\np of McNemar's test where it is below {CLEAR}")
 
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
-    """Draw three panels that share their rows."""
-    titles = {"a": "Accuracy", "b": "What conversion changes", "c": "The paper's models"}
-    figure, grid = sheet("abc", 4.6, titles, width_ratios=(1.25, 1, 0.9))
-    draw_accuracy(grid["a"], data)
-    draw_differences(grid["b"], data)
-    draw_paper(grid["c"], data)
-    counts = {task: f"\n{len(choices(scores, DENSE, task)):,} items" for task in TASKS}
-    name_rows(grid["a"], [label + counts.get(task, "") for task, label in ROWS.items()])
-    for letter in "bc":
-        name_rows(grid[letter], [""] * len(ROWS))
-    one_legend(figure, [grid["a"]], columns=6)
+    """Draw the mean over tasks, and what conversion changes in each."""
+    figure, grid = sheet("ab", 4.2, {"a": "Mean of six tasks", "b": "Change by task"}, width_ratios=(1, 1.3))
+    draw_mean(grid["a"], data)
+    draw_tasks(grid["b"], data)
+    names = [f"{label}\n{len(choices(scores, DENSE, task)):,} items" for task, (label, _) in TASKS.items()]
+    grid["b"].set_yticks(range(len(names)), names, fontsize=SMALL)
+    for axes in grid.values():
+        axes.tick_params(axis="y", length=0)
+        axes.grid(axis="y", color=FAINT, lw=0.8)
+    means = pick(data, panel="accuracy", what=MEAN).set_index("x")["value"]
+    lead = means[DENSE] - pick(data, panel=CHANCE, what=MEAN)["value"].iloc[0]
+    lost = means[DENSE] - means[["stem-third", "stem-full"]]
+    headline(figure, HEADLINE, bool((lost > lead / 2).all()), scores.recipe.title)
     return figure

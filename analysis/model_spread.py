@@ -12,15 +12,23 @@ from stemrepro.measures.scores import Scores
 from stemrepro.measures.study import groups, table
 from stemrepro.model.config import layers_of
 from stemrepro.report.results import mean_row, pick
-from stemrepro.report.style import HUES, PLAIN, SMALLEST, draw_means, sheet
+from stemrepro.report.style import ARM_COLOUR, PLAIN, draw_means, headline, look, name_ends, note, sheet
 from stemrepro.verdicts.effect import Effect
 
-SIDES = {
-    "dense": ("dense's outputs", "blue", "^"),
-    "rows": ("rows", "orange", "D"),
-    "random": ("$W_u$ of random directions", "black", "o"),
+HEADLINE = (
+    "In every layer of a real model, rows of two tokens point in more similar directions\n"
+    "than the outputs that these rows would replace"
+)
+SIDES = {"dense": ("outputs", "dense"), "rows": ("rows", "stem-full")}
+"""Name, and the arm whose look it has."""
+NAMED = {
+    "dense": ("outputs of the up-projections", 0.19),
+    "rows": ("rows: means of outputs by token", 0.55),
+    "random": ("outputs of the up-projections for random inputs", 0.05),
 }
+"""Names of densities, and at which cosine they are written."""
 CENTRED = {False: "", True: ", centred"}
+"""Whether the mean vector is taken off."""
 DIMENSIONS = "dimensions"
 """Panel of data.csv with the floor of free directions, of the rank that vectors can have.
 
@@ -46,41 +54,43 @@ def collect(scores: Scores) -> pd.DataFrame:
 
 
 def draw_density(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw densities of cosines in the up-projection's place."""
-    for side, (label, hue, _) in SIDES.items():
-        for centred, words in CENTRED.items():
-            rows = pick(data, panel="up, density", what=f"{side}{words}")
-            if side == "random" and centred:
-                continue
-            dashes = "--" if centred else "-"
-            axes.plot(rows["x"].astype(float), rows["value"], color=HUES[hue], lw=1.2, ls=dashes, label=label + words)
-    axes.set(xlabel="cosine of two vectors", ylabel="density", xlim=(-0.4, 1))
+    """Draw densities of cosines in the up-projection's place, and name each at its peak."""
+    for side, (words, at) in NAMED.items():
+        rows = pick(data, panel="up, density", what=side).astype({"x": float}).set_index("x")["value"]
+        colour = ARM_COLOUR[SIDES[side][1]] if side in SIDES else PLAIN
+        axes.plot(rows.index, rows, color=colour, ls="-" if side in SIDES else ":")
+        note(axes, words, (at, rows.iloc[rows.index.get_indexer([at], "nearest")[0]]), (8, 3), color=colour)
+    axes.set(xlabel="cosine of the vectors of two tokens, all layers but the first", ylabel="density", xlim=(-0.4, 1))
     axes.set_ylim(bottom=0)
-    axes.legend(fontsize=SMALLEST)
 
 
 def draw_layers(axes: Axes, data: pd.DataFrame, what: str) -> None:
     """Draw the 95th percentile of |cos| by layer; hollow marks have the mean vector taken off."""
-    for side, (label, hue, marker) in SIDES.items():
+    ends = {}
+    for side, (name, arm) in SIDES.items():
         for centred, words in CENTRED.items():
             rows = pick(data, panel=f"{what}, by layer", what=f"{side}{words}")
-            if rows.empty or (side == "random" and centred):
-                continue
-            looks = {"ls": "--", "mfc": "white"} if centred else {"ls": "-", "mfc": HUES[hue]}
-            draw_means(axes, rows["x"], rows, color=HUES[hue], marker=marker, ms=4, lw=1, **looks, label=label + words)
-    floor = pick(data, panel=DIMENSIONS, what=what).iloc[0]
-    label = f"free directions, {floor['x']:,.0f} dimensions"
-    axes.axhline(floor["value"], color=PLAIN, lw=0.8, ls=":", label=label)
-    axes.set(xlabel="layer", ylabel="P95 of |cos|", ylim=(0, 1.9))
-    axes.set_yticks([0, 0.5, 1])
-    axes.legend(fontsize=SMALLEST, loc="upper left")
+            draw_means(
+                axes,
+                rows["x"].astype(int),
+                rows,
+                **look(arm, hollow=centred) | {"ls": ":" if centred else "-", "ms": 3.5, "lw": 0.9},
+            )
+            ends[name + words.replace(", centred", ",\nmean removed")] = rows["value"].iloc[-1], ARM_COLOUR[arm]
+    floor = pick(data, panel=DIMENSIONS, what=what)["value"].iloc[0]
+    axes.axhline(floor, color=PLAIN, lw=0.8, ls=":")
+    ends["random"] = floor, PLAIN
+    axes.set(xlabel="layer", ylabel="more similar →\n95th percentile of |cosine|", ylim=(0, 1))
+    name_ends(axes, ends, 0.13)
 
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
-    """Draw three panels."""
+    """Draw cosines in the up-projection's place, these by layer, and after the gate."""
     titles = {"a": "In the up-projection's place", "b": "The same, by layer", "c": "After the gate, by layer"}
-    figure, grid = sheet("aa;bc", 6.0, titles)
+    figure, grid = sheet("aa;bc", 5.4, titles)
     draw_density(grid["a"], data)
     draw_layers(grid["b"], data, "up")
     draw_layers(grid["c"], data, "gated")
+    dense, rows = (pick(data, panel="up, by layer", what=side).set_index("x") for side in SIDES)
+    headline(figure, HEADLINE, bool((rows["ci_low"] > dense["ci_high"]).all()), scores.recipe.title)
     return figure
