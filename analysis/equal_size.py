@@ -10,10 +10,12 @@ from stemrepro.measures.losses import arm_losses, contrast
 from stemrepro.measures.scores import Scores
 from stemrepro.model.cost import parameter_counts
 from stemrepro.report.results import mean_row, pick
-from stemrepro.report.style import ARM_LABEL, BETTER, PLAIN, SMALLEST, draw_means, look, sheet
+from stemrepro.report.style import ARM_COLOUR, BETTER, LESS, PLAIN, draw_means, headline, look, note, sheet
 from stemrepro.verdicts.effect import Effect
 
 ARMS = ("stem-full", "dense-equal-size")
+NAMES = dict(zip(ARMS, ("STEM full", "dense of its size"), strict=True))
+HEADLINE = "A dense model as large as STEM full, its tables counted, ends with a lower loss"
 
 
 def collect(scores: Scores) -> pd.DataFrame:
@@ -35,36 +37,44 @@ def collect(scores: Scores) -> pd.DataFrame:
 
 def places(rows: pd.DataFrame) -> pd.Series:
     """Return where rows stand on the axis of budgets, which are one step apart."""
-    return rows["x"].rank(method="dense") - 1
+    return rows["x"].astype(float).rank(method="dense") - 1
 
 
 def draw_losses(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw the mean loss of both arms against the tokens."""
-    for arm in ARMS:
+    """Draw the mean losses of both arms by budget, with their names and numbers at the first."""
+    for arm, above in zip(ARMS, (-17, 17), strict=True):
         rows = pick(data, panel="loss", what=arm)
-        draw_means(axes, places(rows), rows, **look(arm), label=ARM_LABEL[arm])
-    axes.set(ylabel="loss on prose\n(nats per token)")
-    axes.legend(fontsize=SMALLEST)
+        draw_means(axes, places(rows), rows, sideways=True, **look(arm, joined=False))
+        words = f"{NAMES[arm]}\n{rows['value'].iloc[0]:.2f}"
+        note(axes, words, (rows["value"].iloc[0], 0), (0, above), ha="center", color=ARM_COLOUR[arm])
+    axes.set_xlabel(f"{LESS}, loss on prose (nats/token)")
+    axes.margins(x=0.25)
 
 
 def draw_below(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw how far dense is below STEM: each pair of runs, and their mean."""
+    """Draw how far dense is below STEM: each pair of runs, and their mean with its number."""
     seeds, means = (pick(data, panel=panel) for panel in ("seeds", "below"))
-    axes.plot(places(seeds), seeds["value"], ls="none", marker=".", ms=3, color=PLAIN, label="a pair of runs")
-    draw_means(axes, places(means) + 0.1, means, **look(ARMS[1]), label="mean, 95% interval")
-    axes.axhline(0, color="black", lw=0.6)
-    axes.set(ylabel=f"loss below STEM full's\n(nats per token), {BETTER}")
-    axes.legend(fontsize=SMALLEST, loc="upper left")
+    axes.plot(seeds["value"], places(seeds) + 0.22, ls="none", marker=".", ms=4, color=PLAIN)
+    draw_means(axes, places(means), means, sideways=True, **look(ARMS[1], joined=False))
+    for place, row in zip(places(means), means.itertuples(), strict=True):
+        words = f"{row.value:.3f} ({row.ci_low:.3f} to {row.ci_high:.3f})"
+        note(axes, words, (row.value, place), (-24, 12), weight="bold")
+    axes.axvline(0, color="black", lw=0.6)
+    axes.margins(x=0.15)
+    axes.locator_params(axis="x", nbins=5)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel(f"loss below STEM full's (nats/token), {BETTER}\n(dots: single pairs of runs)")
 
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
-    """Draw the losses, and their difference."""
-    figure, grid = sheet("ab", 2.8, {"a": "Losses", "b": "Dense below STEM full"})
+    """Draw the losses, and their difference, a row for each budget."""
+    below = pick(data, panel="below")
+    budgets = sorted(below["x"].astype(float))
+    titles = {"a": "Losses", "b": "Dense of STEM full's size, its lead"}
+    figure, grid = sheet("ab", 1.6 + 0.7 * len(budgets), titles, sharey=True, width_ratios=(1, 1.2))
     draw_losses(grid["a"], data)
     draw_below(grid["b"], data)
-    budgets = sorted(set(pick(data, panel="below")["x"]))
-    for axes in grid.values():
-        axes.set_xticks(range(len(budgets)), [f"{budget:.0f}" for budget in budgets])
-        axes.set_xlim(-0.5, len(budgets) - 0.5)
-        axes.set_xlabel("tokens per parameter of dense")
+    grid["a"].set_yticks(range(len(budgets)), [f"{budget:.0f} tokens per\nparameter of dense" for budget in budgets])
+    grid["a"].set_ylim(len(budgets) - 0.5, -0.6)
+    headline(figure, HEADLINE, bool((below["ci_low"] > 0).all()), scores.recipe.title)
     return figure

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from stemrepro.measures.knowledge import before, recall, share_of, trials
 from stemrepro.measures.reading import arm_table
@@ -25,7 +26,7 @@ from stemrepro.verdicts.effect import of_share
 
 MAIN = "stem-full"
 HEADLINE = "Another country's rows move STEM's answers;\nin a dense model its input embedding moves them all"
-SWAPPED = {"rows": "swap the table row", "input": "swap the input embedding"}
+SWAPPED = {"rows": "rows", "input": "input embedding"}
 NO_TABLE = "no table: outputs of $W_u$"
 LENGTHS = {
     "longer-left-pad": "longer: pad left",
@@ -86,25 +87,20 @@ def rows_of(axes: Axes, names: list[str], xlabel: str) -> None:
     axes.set(xlabel=xlabel, xlim=(0, 103), ylim=(max(len(names), 1) - 0.5, -0.5))
 
 
-def draw_swaps(
-    axes: Axes, rows: pd.DataFrame, names: dict[str, str], colours: list[str], said: dict[tuple[str, str], str]
-) -> None:
-    """Draw success by the target's rows, filled, and by its input embedding.
-
-    Args:
-        rows: by name and method.
-        said: words in or behind a bar, by name and method.
-    """
+def draw_swaps(axes: Axes, rows: pd.DataFrame, names: dict[str, str], colours: list[str]) -> None:
+    """Draw success by the target's rows, filled, and by its input embedding, by name and method."""
     for method, shift in (("rows", -0.2), ("input", 0.2)):
         means = rows.loc[[(name, method) for name in names]]
         bars(axes, np.arange(len(names)) + shift, means, colours, hollow=method == "input")
-        for at, (name, value, end) in enumerate(zip(names, means["value"], means["ci_high"], strict=True)):
-            words, long = said.get((name, method), ""), value > 50
-            if words and long:
-                note(axes, words, (2, at + shift), (0, 0))
-            note(axes, f"{value:.0f}%" + (f"  {words}" if not long else ""), (end, at + shift), (3, 0))
+        for at, (value, end) in enumerate(zip(means["value"], means["ci_high"], strict=True)):
+            note(axes, f"{value:.0f}%", (end, at + shift), (3, 0))
     rows_of(axes, list(names.values()), MOVED)
     axes.set_xlim(right=118)  # room for numbers
+    axes.set_ylim(top=-1.1)  # and for the legend
+    handles = [
+        Patch(fc=colour, ec=PLAIN, label=SWAPPED[name]) for name, colour in (("rows", PLAIN), ("input", "white"))
+    ]
+    axes.legend(handles=handles, loc="upper left", ncols=2, borderaxespad=0, columnspacing=1)
 
 
 def draw_lengths(axes: Axes, data: pd.DataFrame) -> None:
@@ -164,15 +160,14 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     figure, grid = sheet("ab;cd;ef", 7.6, titles)
     arms = list(scores.recipe.arms)
     success = pick(data, panel="success").set_index(["what", "x"])
-    said = {(MAIN, "rows"): SWAPPED["rows"], ("dense", "input"): SWAPPED["input"], ("dense", "rows"): NO_TABLE}
-    draw_swaps(grid["a"], success, {arm: ARM_LABEL[arm] for arm in arms}, [ARM_COLOUR[arm] for arm in arms], said)
+    draw_swaps(grid["a"], success, {arm: ARM_LABEL[arm] for arm in arms}, [ARM_COLOUR[arm] for arm in arms])
+    note(grid["a"], NO_TABLE, (success.loc[("dense", "rows"), "ci_high"], arms.index("dense") - 0.2), (22, 0))
     draw_lengths(grid["b"], data)
     draw_layers(grid["c"], data)
     draw_recall(grid["d"], data, arms)
     relations = pick(data, panel="by relation").set_index(["x", "what"])
     names = {name: name for name in relations.index.get_level_values(0)}
-    said = {(next(iter(names), ""), method): words for method, words in SWAPPED.items()}
-    draw_swaps(grid["e"], relations, names, [ARM_COLOUR[MAIN]] * len(names), said)
+    draw_swaps(grid["e"], relations, names, [ARM_COLOUR[MAIN]] * len(names))
     draw_probabilities(grid["f"], data)
     shown = success.loc[(MAIN, "rows"), "ci_low"] > 50 and success.loc[("dense", "input"), "ci_low"] > 90
     headline(figure, HEADLINE, bool(shown), scores.recipe.title)

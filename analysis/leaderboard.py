@@ -1,4 +1,4 @@
-"""Which memory is ahead, on each track: leads with intervals and ranks, and against parameters and bytes of rows."""
+"""Which memory is ahead, on each track: leads with intervals and ranks, with sizes and controls."""
 
 import numpy as np
 import pandas as pd
@@ -9,10 +9,12 @@ from stemrepro.measures.leaderboard import FLOPS, SIZE, TIME, costs, lead, place
 from stemrepro.measures.scores import Scores
 from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row, pick
-from stemrepro.report.style import ARM_LABEL, PLAIN, SMALLEST, draw_means, headline, look, note, sheet
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, PLAIN, SMALLEST, draw_means, headline, look, note, sheet
 
 TITLES = {FLOPS: "Equal FLOPs", SIZE: "Equal size", TIME: "Equal time"}
 LEAD = "below dense's loss (%) →"
+NO_SHAPE = "abnormal FFN"
+"""Words in place of a lead: at equal size the method's FFN would be one that nobody trains."""
 
 
 def collect(scores: Scores) -> pd.DataFrame:
@@ -41,34 +43,42 @@ def draw_ranks(axes: Axes, data: pd.DataFrame, track: str, order: list[str]) -> 
     ranked = [arm for arm in order if ("rank", arm) in values.index]
     draw_forest(axes, rows[(rows["panel"] == "lead") & rows["what"].isin(ranked)], order, LEAD)
     if len(ranked) < 2:  # dense alone, whose lead over itself is 0
-        axes.set_xlim(-1, 1)
+        axes.set(xlim=(-1, 1), xticks=[-1, 0, 1])
     name_rows(axes, order)
     axes.tick_params(labelleft=axes.get_subplotspec().is_first_col())
     for place, arm in enumerate(order):
-        words = "shape"
+        words = "-"
         if arm in ranked:
             best, worst = (int(values[which, arm]) for which in ("best rank", "worst rank"))
             words = f"{best}" if best == worst else f"{best}-{worst}"
+        else:
+            at = (0.02, place), (0, 0)
+            note(axes, NO_SHAPE, *at, xycoords=("axes fraction", "data"), color=PLAIN, fontsize=SMALLEST)
         note(axes, words, (1.0, place), (4, 0), xycoords=("axes fraction", "data"))
     note(axes, "rank", (1.0, 1.0), (4, 2), xycoords="axes fraction", va="baseline")
 
 
-def draw_against(axes: Axes, data: pd.DataFrame, order: list[str], cost: str, label: str, ticks: list[float]) -> None:
-    """Draw the leads of methods at equal FLOPs against a cost: over dense's, or as it is where dense has none."""
-    values = pick(data, x=FLOPS).set_index(["panel", "what"])
-    dense = values["value"][cost, "dense"]
-    for arm in (arm for arm in order if (cost, arm) in values.index):
-        row, at = values.loc[("lead", arm)], values["value"][cost, arm] / (dense or 1)
-        draw_means(axes, at, row, **look(arm, joined=False), ms=5, label=ARM_LABEL[arm])
+def draw_sizes(axes: Axes, data: pd.DataFrame, order: list[str]) -> None:
+    """Write all parameters of the methods at equal FLOPs as multiples of dense's."""
+    parameters = pick(data, x=FLOPS, panel="parameters").set_index("what")["value"]
+    for place, arm in enumerate(order):
+        words = f"{parameters[arm] / parameters['dense']:.1f}x"
+        note(axes, words, (1.0, place), (32, 0), xycoords=("axes fraction", "data"))
+    note(axes, "size", (1.0, 1.0), (32, 2), xycoords="axes fraction", va="baseline")
+
+
+def draw_bytes(axes: Axes, data: pd.DataFrame, order: list[str]) -> None:
+    """Draw the leads at equal FLOPs against the bytes of rows that a token reads, of methods that have rows."""
+    read = pick(data, x=FLOPS, panel="bytes of rows").set_index("what")["value"]
+    leads = pick(data, x=FLOPS, panel="lead").set_index("what")
+    most = read.reindex(order).max()
+    far = [arm for arm in order if read.get(arm, 0) > 0.6 * most]
+    for arm in [arm for arm in order if read.get(arm, 0) > 0]:
+        draw_means(axes, read[arm], leads.loc[arm], **look(arm, joined=False))
+        place, offset = (read[arm], leads.loc[arm, "value"]), (-5, 6 - 12 * far.index(arm)) if arm in far else (5, 0)
+        note(axes, ARM_LABEL[arm], place, offset, ha="right" if arm in far else "left", color=ARM_COLOUR[arm])
     axes.axhline(0, color="black", lw=0.6)
-    if dense:
-        axes.set_xscale("log")
-    else:
-        axes.set_xscale("symlog", linthresh=ticks[1], linscale=0.5)
-        axes.set_xlim(-ticks[1] / 4, ticks[-1])
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.minorticks_off()
-    axes.set(xlabel=label, ylabel=LEAD)
+    axes.set(xlabel="bytes of rows that a token reads", ylabel=LEAD, xlim=(0, 1.1 * most))
 
 
 def draw_widths(axes: Axes, data: pd.DataFrame, order: list[str], width: int) -> None:
@@ -76,9 +86,7 @@ def draw_widths(axes: Axes, data: pd.DataFrame, order: list[str], width: int) ->
     for smaller in [track for track in data["x"].dropna().unique() if track.startswith(f"{FLOPS},")]:
         rows = pick(data, x=smaller, panel="lead")
         draw_forest(axes, rows[rows["what"] != "dense"], order, LEAD, hollow=True, shift=0.3)
-        axes.plot([], [], "o", color=PLAIN, label=f"width {width}")
-        axes.plot([], [], "o", color=PLAIN, mfc="white", label=smaller.removeprefix(f"{FLOPS}, "))
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=SMALLEST)
+        axes.set_xlabel(f"{LEAD}\nwidth {width}, hollow: {smaller.removeprefix(f'{FLOPS}, ')}")
 
 
 def alone_in_front(data: pd.DataFrame, track: str) -> str | None:
@@ -89,33 +97,29 @@ def alone_in_front(data: pd.DataFrame, track: str) -> str | None:
 
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
-    """Draw the leads on all tracks with the ranks that they leave, those of controls, and what methods cost."""
+    """Draw the leads on all tracks with the ranks that they leave, those of controls, and leads by bytes of rows."""
     leads = pick(data, x=FLOPS, panel="lead").sort_values("value", ascending=False)
     is_ranked = leads["what"].isin(data.loc[data["panel"] == "rank", "what"])
     order, others = list(leads.loc[is_ranked, "what"]), list(leads.loc[~is_ranked, "what"])
-    tracks = {track: title for track, title in TITLES.items() if (data["x"] == track).any()}
-    titles = [*tracks.values(), *["Controls, equal FLOPs"] * bool(others), "By parameters", "By bytes of rows"]
-    letters = "abcdef"[: len(titles)]
-    layout = [letters[:3], letters[3:].ljust(3, ".")] if letters[3:] else [letters]
-    figure, grid = sheet(";".join(layout), 9.4 if letters[3:] else 4.7, dict(zip(letters, titles, strict=True)))
-    panels = iter(grid[letter] for letter in letters)
-    for track in tracks:
-        axes = next(panels)
-        if axes is not grid["a"]:
-            axes.sharey(grid["a"])
-        draw_ranks(axes, data, track, order)
+    tracks = dict(zip("abc", [track for track in TITLES if (data["x"] == track).any()], strict=False))
+    titles = {letter: TITLES[track] for letter, track in tracks.items()}
+    below = "abcde"[len(tracks) :][: 1 + bool(others)]
+    titles |= dict(zip(reversed(below), ("By bytes, equal FLOPs", "Controls, equal FLOPs"), strict=False))
+    layout: list = [[[list(tracks)]], [[[*below[:-1] * 2, *below[-1] * 3]]]]
+    figure, grid = sheet(layout, 7.6, titles, height_ratios=(4.2, 2.6))
+    for letter, track in tracks.items():
+        if letter != "a":
+            grid[letter].sharey(grid["a"])
+        draw_ranks(grid[letter], data, track, order)
+    draw_sizes(grid["a"], data, order)
     draw_widths(grid["a"], data, order, scores.scale.model.width)
+    draw_bytes(grid[below[-1]], data, order)
     if others:
-        axes = next(panels)
-        draw_forest(axes, leads, others, LEAD)
-        name_rows(axes, others)
-    costs = next(panels)
-    draw_against(costs, data, order, "parameters", "all parameters / dense's", [1, 2, 4, 8])
-    draw_against(next(panels), data, order, "bytes of rows", "bytes that a token reads", [0, 32, 256, 2048])
+        draw_forest(grid[below[0]], leads, others, LEAD)
+        grid[below[0]].set_yticks(range(len(others)), [ARM_LABEL[arm].removesuffix(" (control)") for arm in others])
     dense = data.set_index(["panel", "x", "what"]).loc[("parameters", FLOPS, "dense"), "value"]
     first = [alone_in_front(data, track) for track in (FLOPS, SIZE)]
     ahead = f"First at equal FLOPs: {first[0]}. First at equal size: {first[1]}"
     at = f"(at {size(dense, scores.scale.training.tokens)})"
     headline(figure, f"{ahead}\n{at}", None not in first, f"{scores.recipe.title}\n{at}")
-    figure.legend(*costs.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure

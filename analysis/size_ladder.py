@@ -21,19 +21,23 @@ from stemrepro.report.style import (
     FAINT,
     PLAIN,
     SMALL,
-    SMALLEST,
     draw_means,
     headline,
     look,
+    name_ends,
     note,
     sheet,
 )
 
 STEM = ("stem-third", "stem-half", "stem-full")
-COMPARED = ("input-add", "stem-full", "dense-equal-size")
-"""Arms that are compared with dense, at the widths that have them."""
-TITLES = {"fixed": "Vocabulary fixed", "grown": "Vocabulary grows"}
+COMPARED = {
+    "input-add": "dense + a row\nper token",
+    "stem-full": "STEM full",
+    "dense-equal-size": "dense as large\nas STEM full",
+}
+"""Arms that are compared with dense, at the widths that have them, with names."""
 HEADLINE = "STEM full wins at equal training, not at equal size;\nlarger models, which others trained, gain less"
+LEADS = "STEM leads dense at every width here; in larger models, which others trained,\nits lead is smaller"
 LEAD = f"loss below dense's\n(% of bits per byte), {BETTER}"
 
 
@@ -90,14 +94,22 @@ def others(paper: Paper) -> list[dict]:
     return rows
 
 
-def draw_leads(axes: Axes, data: pd.DataFrame, line: str) -> None:
-    """Draw our leads along a line, and hollow those that others measured at larger sizes."""
+def draw_leads(axes: Axes, data: pd.DataFrame, line: str) -> float:
+    """Draw our leads along a line of sizes, and return the largest."""
     ours = pick(data, panel=f"lead, {line}")
     widest = ours["x"].astype(float).max()
     for arm in STEM:
         leads = pick(ours, what=arm)
         draw_means(axes, leads["x"].astype(float), leads, **look(arm))
         note(axes, ARM_LABEL[arm], (widest, leads["value"].iloc[-1]), (6, 0), color=ARM_COLOUR[arm])
+    axes.set_xscale("log")
+    axes.set(xlabel="parameters of dense", ylabel=LEAD)
+    return float(widest)
+
+
+def draw_sizes(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw our leads at one vocabulary, and hollow those that others measured at larger sizes."""
+    widest = draw_leads(axes, data, "fixed")
     for panel, marker, whose in (("paper", None, "paper"), ("re-runs", "*", "MoME")):
         for arm, rows in pick(data, panel=panel).groupby("what"):
             x, size = rows["x"].astype(float), 7 if marker else 5
@@ -105,37 +117,50 @@ def draw_leads(axes: Axes, data: pd.DataFrame, line: str) -> None:
             axes.plot(x, rows["value"], ls="none", **style)
             label = f"{ARM_LABEL[arm]}, {whose}"
             note(axes, label, (x.iloc[-1], rows["value"].iloc[-1]), (6, 0), color=ARM_COLOUR[arm])
-    axes.set_xscale("log")
-    axes.axvspan(1e6, 1e8, color=FAINT, lw=0)
+    axes.axvspan(max(1e6, 1.5 * widest), 1e8, color=FAINT, lw=0)
     note(axes, "no runs", (1e7, 0.95), (0, 0), xycoords=axes.get_xaxis_transform(), color=PLAIN, ha="center")
     axes.set_xlim(right=6e11)  # room for the marks' names
     axes.set_xticks([1e5, 1e7, 1e9], ["0.1M", "10M", "1B"])
     axes.minorticks_off()
     axes.set_ylim(bottom=0)
-    axes.set(xlabel="parameters of dense", ylabel=LEAD)
 
 
 def draw_compared(axes: Axes, data: pd.DataFrame, scores: Scores) -> None:
     """Draw leads of STEM full, of dense with a row added, and of dense of STEM's size, at the widths that have them."""
-    widths = sorted(pick(data, panel="compared")["x"].astype(float).unique())
-    for place, arm in enumerate(COMPARED):
+    widths, ends = sorted(pick(data, panel="compared")["x"].astype(float).unique()), {}
+    for place, (arm, name) in enumerate(COMPARED.items()):
         rows = pick(data, panel="compared", what=arm)
         at = np.array([widths.index(float(x)) for x in rows["x"]]) + 0.12 * (place - 1)
-        draw_means(axes, at, rows, **look(arm, joined=False), label=ARM_LABEL[arm])
+        draw_means(axes, at, rows, **look(arm, joined=False))
+        ends[name] = rows["value"].iloc[-1], ARM_COLOUR[arm]
     axes.set_xticks(range(len(widths)), [f"{width * scores.scale.model.width:g}" for width in widths])
     axes.set_xlim(-0.5, len(widths) - 0.5)
     axes.set(xlabel="width", ylabel=LEAD)
-    axes.set_ylim(0, 1.4 * axes.get_ylim()[1])  # room for the legend
+    axes.set_ylim(bottom=0)
+    name_ends(axes, ends, 0.16)
 
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw leads along both lines of sizes, and leads next to controls."""
-    titles = dict(zip("abc", (*TITLES.values(), "Memory, STEM, equal size"), strict=True))
-    figure, grid = sheet("aab;aac", 6.2, titles)
-    draw_leads(grid["a"], data, "fixed")
+    titles = {
+        "a": "One vocabulary (hollow: trained by others)",
+        "b": "Vocabulary grows with the width",
+        "c": "Next to other dense models",
+    }
+    figure, grid = sheet([["a"], [[["b", "c"]]]], 6.2, titles, height_ratios=(1.2, 1))
+    draw_sizes(grid["a"], data)
+    grid["a"].set_xlim(right=3e10)
     draw_leads(grid["b"], data, "grown")
+    ticks = [5e4, 1e5, 2e5, 5e5, 1e6]
+    low, high = grid["b"].get_xlim()
+    grid["b"].set_xticks(ticks, [f"{tick / 1e6:g}M" for tick in ticks])
+    grid["b"].set(xlim=(low, 2 * high), ylim=(0, None))  # room for names
+    grid["b"].minorticks_off()
     draw_compared(grid["c"], data, scores)
-    grid["c"].legend(fontsize=SMALLEST, loc="upper right")
+    ours = data[data["panel"].isin([f"lead, {line}" for line in LINES])]
+    theirs = data[data["panel"].isin(["paper", "re-runs"])].groupby("what")["value"].max()
+    least = ours.groupby("what")["value"].min().reindex(theirs.index)
+    headline(figure, LEADS, bool((ours["ci_low"] > 0).all() and (theirs < least).all()), scores.recipe.title)
     return figure
 
 
@@ -194,7 +219,7 @@ def front(data: pd.DataFrame, scores: Scores) -> Figure:
     headline(figure, HEADLINE, bool(shown), scores.recipe.title)
     draw_equations(grid["c"])
     axes = grid["b"]
-    draw_leads(axes, data, "fixed")
+    draw_sizes(axes, data)
     axes.plot(135e6, 0, ls="none", marker="v", color=PLAIN, ms=7, clip_on=False)
     note(axes, "SmolLM2-135M, converted\nby rows: worse", (135e6, 0), (-6, 12), color=PLAIN, ha="right")
     return figure

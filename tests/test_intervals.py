@@ -10,10 +10,10 @@ from tests.conftest import ROOT
 
 SHARES = {
     "atlas/knowledge_editing": {"success": 100, "recall": 100, "by relation": 100, "new": 1, "old": 1},
-    "capacity/knowledge_capacity": {"share": 100, "first": 100},
+    "capacity/knowledge_capacity": {"share": 100},
     "laptop/benchmark_scores": {"accuracy": 100},
-    "laptop/long_context_capacity": {"share touched": 1, "cache": 100},
-    "needle/needle": {"chosen": 100, "generated": 100, "depth": 100, "another key's value": 100},
+    "laptop/long_context_capacity": {"share touched": 1},
+    "needle/needle": {"chosen": 100, "depth": 100},
     "recall/associative_recall": {"all": 100},
 }
 """How a panel of shares begins, and its whole."""

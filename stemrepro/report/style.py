@@ -17,8 +17,6 @@ import matplotlib.pyplot as plt
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.legend import Legend
-from matplotlib.lines import Line2D
 
 from stemrepro.config.arm import HUES, Arm
 
@@ -43,9 +41,6 @@ BETTER, LESS = "better →", "← better"
 """Ends of an axis's label that say which way is better, also on an upright axis."""
 GAIN = f"loss below dense's\n(nats/token), {BETTER}"
 """Label of an axis with dense's loss less an arm's."""
-SOURCE_HUES = {"speeches": "blue", "bible": "orange", "factbook": "green", "glosses": "purple", "hub": "grey"}
-SOURCE_COLOUR = {source: HUES[hue] for source, hue in SOURCE_HUES.items()}
-SOURCE_DASHES = dict(zip(SOURCE_COLOUR, (*DASHES, "-"), strict=True))
 
 
 def use_style(arms: dict[str, Arm]) -> None:
@@ -111,20 +106,6 @@ def doubling(axes: Axes, *names: str) -> None:
     for name in names:
         getattr(axes, f"set_{name}scale")("log", base=2)
         getattr(axes, f"{name}axis").set_major_formatter(_power)
-
-
-def one_legend(figure: Figure, axes: list[Axes], columns: int) -> Legend:
-    """Draw one legend above the panels, of everything that any of them labels."""
-    entries: dict[str, Any] = {}
-    for panel in axes:
-        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
-            entries.setdefault(label, handle)
-    return figure.legend(list(entries.values()), list(entries), loc="outside upper center", ncols=columns)
-
-
-def entry(label: str, **looks: Any) -> Line2D:
-    """Return an entry of a legend that nothing drawn stands for."""
-    return Line2D([], [], label=label, **looks)
 
 
 def error_bars(rows: pd.DataFrame | pd.Series) -> np.ndarray:
