@@ -45,7 +45,7 @@ def test_the_ladder_is_judged_and_drawn(made_up, monkeypatch):
     assert rows["table-rate-full"]["ours"] == pytest.approx(0.3 * 6 * 0.8, abs=0.25)
     assert rows["equal-size"]["ours"] == pytest.approx(0.02 * 3.5, abs=0.02)
     assert rows["equal-size-wide"]["ours"] == pytest.approx(0.02 * 0.8 * 3.5, abs=0.02)
-    assert (rows["widest-full"]["seeds"], rows["fades-full"]["seeds"]) == (5, 3)  # width 80 has three
+    assert (rows["widest-full"]["seeds"], rows["fades-full"]["seeds"]) == (5, 3)  # the two widest have three
     data = pd.read_csv(folder / "data.csv")
     leads = data[data["panel"].str.startswith("lead, ")]
     assert data["x"].astype(float).max() == 1.5e9  # nothing is drawn beyond what was measured, by us or others
