@@ -15,7 +15,10 @@ from stemrepro.verdicts.effect import Effect
 
 ARMS = ("stem-full", "dense-equal-size")
 NAMES = dict(zip(ARMS, ("STEM full", "dense of its size"), strict=True))
-HEADLINE = "A dense model as large as STEM full, its tables counted, ends with a lower loss"
+HEADLINE = (
+    "A dense model as large as STEM full, its tables counted, ends with a lower loss\n"
+    "after {} tokens per parameter of plain dense"
+)
 
 
 def collect(scores: Scores) -> pd.DataFrame:
@@ -76,5 +79,6 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     draw_below(grid["b"], data)
     grid["a"].set_yticks(range(len(budgets)), [f"{budget:.0f} tokens per\nparameter of dense" for budget in budgets])
     grid["a"].set_ylim(len(budgets) - 0.5, -0.6)
-    headline(figure, HEADLINE, bool((below["ci_low"] > 0).all()), scores.recipe.title)
+    message = HEADLINE.format(" and ".join(f"{budget:.0f}" for budget in budgets))
+    headline(figure, message, bool((below["ci_low"] > 0).all()), scores.recipe.title)
     return figure

@@ -210,7 +210,7 @@ def draw_bars(axes: Axes, data: pd.DataFrame) -> pd.DataFrame:
 def front(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw what STEM replaces, its lead next to two controls, and its lead at every size with a number."""
     dense = float(arm_losses(scores, "dense", scores.recipe.compare_at).summary["parameters"]["total"])
-    titles = {"a": f"At {dense / 1e6:.2f}M parameters", "b": "At every size with a number"}
+    titles = {"a": f"At {dense / 1e6:.2f}M parameters", "b": "At every size that was measured"}
     figure, grid = sheet("cc;ab", 3.9, titles, width_ratios=(1, 1.1), height_ratios=(0.16, 1))
     bars = draw_bars(grid["a"], data)
     shown = (

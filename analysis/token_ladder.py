@@ -62,7 +62,7 @@ LOOKS = {
 AT_FLOPS = ("dense", "up-removed", "token-only", *STEM)
 RIVALS = ("stem-full", "ngram-table", "bigram-input", "input-add", "value-embeddings")
 COMPARED = ("stem-full", "ngram-table")
-HEADLINE = "STEM is still ahead of dense after the paper's tokens per parameter"
+HEADLINE = "STEM is still ahead of dense after as many tokens per parameter as the paper's 350M"
 LABEL = {"up-removed": "no W_u (control)", "input-add": "dense + a row per token"}
 PARAMETERS = ("dense", "stem-third", "stem-full")
 """Arms that were trained at both widths."""

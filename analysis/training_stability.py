@@ -117,7 +117,8 @@ def draw_spike(axes: Axes, data: pd.DataFrame) -> None:
     limit = pick(data, panel="limit")
     if not limit.empty:
         axes.plot(limit["x"].astype(float), limit["value"], color="black", lw=0.8, ls=":")
-        note(axes, "limit for dense", (limit["x"].astype(float).max(), limit["value"].max()), (0, 0), ha="right")
+        right = limit["x"].astype(float).max(), limit["value"].max()
+        note(axes, "from here on a spike of dense", right, (0, 0), ha="right")
     spikes = pick(data, panel="spike")
     if not spikes.empty:
         top = spikes.loc[spikes["value"].idxmax()]
@@ -151,7 +152,7 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw the paper's losses, a spike of ours, ends of short runs at raised rates, and what the rate decides."""
     titles = {
         "a": "The paper's Fig. 5a (350M)",
-        "b": "Ours: a spike, as its batch is read",
+        "b": "Ours: a spike, on one batch",
         "c": "Short runs at higher rates",
         "d": "Sensitivity to the rate",
     }

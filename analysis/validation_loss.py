@@ -28,7 +28,7 @@ from stemrepro.verdicts.effect import Effect
 
 HEADLINE = (
     "STEM full ends below dense after fewer FLOPs;\n"
-    "a memory of the last token (token-only) has about half of this lead in the mean"
+    "a table without the gate (token-only) has about half of this lead in the mean"
 )
 PAIRS = ("0", "1-3", "4-31", "32+")
 NAMES = {"token-only": "token-only", "stem-frozen": "frozen rows"}

@@ -236,13 +236,12 @@ class Numbers:
         return "\n".join([*tally_table(rows + not_attempted(rows, self._catalog)), "", sizes(rows)])
 
     def compared(self, scale: str) -> str:
-        """List the paper's claims that were tested: the paper's number next to ours, and the verdict."""
+        """List the paper's claims that were attempted: the paper's number next to ours, and the verdict."""
         rows = [row for row in every_row(scale, self._results) if row["origin"] != "control"]
         lines = ["| claim | paper | ours | verdict |", "|---|---|---|---|"]
         for row in rows:
-            if row["verdict"] != NOT_TESTED:
-                cells = (row["sentence"], paper(row), ours(row), row["verdict"])
-                lines.append(f"| {' | '.join(map(escaped, cells))} |")
+            word = row["verdict"] + (f": {row['untested']}" if row["verdict"] == NOT_TESTED else "")
+            lines.append(f"| {' | '.join(map(escaped, (row['sentence'], paper(row), ours(row), word)))} |")
         return "\n".join(lines)
 
 

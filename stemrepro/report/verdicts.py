@@ -68,8 +68,8 @@ def sizes(rows: list[dict[str, Any]]) -> str:
     same, other, _ = (counts[size] for size in SIZES)
     if not same + other:
         return (
-            f"None of the paper's {counts.total()} tested effects can be compared in size: "
-            "its measures, its tokens per parameter or its way of training are others."
+            f"{counts.total()} of the paper's tested results are effects with a size. None can be compared in size: "
+            "the paper's measures, its tokens per parameter or its way of training are others."
         )
     return (
         f"Of the paper's {counts.total()} tested effects {same + other} can be compared in size: {same} is within a "
