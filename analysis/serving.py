@@ -17,7 +17,6 @@ from stemrepro.report.style import (
     LESS,
     PLAIN,
     SMALL,
-    SMALLEST,
     draw_means,
     headline,
     look,
@@ -84,17 +83,17 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
         read = pick(data, panel=f"bytes, {KINDS[0]}", what=arm, x=FIRST)["value"].iloc[0]
         grid["a"].plot([read] * 2, [place - 0.3, place + 0.3], color="black", lw=1.2)
     grid["a"].set_yticks(range(len(ARMS)), [ARM_LABEL[arm] for arm in ARMS.values()])
-    grid["a"].set_xlabel(f"{LESS}, time of a token\nover dense's (%)")
+    about = pick(data, panel="machine").iloc[0]
+    machine = f"{about['what'].split(' [')[0]}, {int(about['value'])} threads, {about['x'][:10]}"
+    grid["a"].set_xlabel(f"{LESS}, time of a token\nover dense's (%)\n{machine}")
     draw_times(grid["b"], data, "file, decode", list(FILES))
     grid["b"].set_yticks(range(len(FILES)), list(FILES.values()), fontsize=SMALL)
-    grid["b"].set_xlabel(f"{LESS}, time of a token over that\nwith tables in memory (%)")
+    grid["b"].set_xlabel(
+        f"{LESS}, time of a token over that\nwith tables in memory (%)\none sequence after 128 tokens of context"
+    )
     grid["a"].set_ylim(len(ARMS), -0.5)
     words, sideways = "bars: memory read for\na token, over dense's", grid["a"].get_yaxis_transform()
     note(grid["a"], words, (0.02, len(ARMS) - 0.35), (0, 0), xycoords=sideways)
-    about = pick(data, panel="machine").iloc[0]
-    machine, count = about["what"].split(" [")[0], int(about["value"])
-    words = f"one sequence after 128 tokens of context; {machine}, {count} threads, {about['x'][:10]}"
-    figure.supxlabel(words, fontsize=SMALLEST, color=PLAIN)
     times = pick(data, panel=f"decode, {KINDS[0]}", x=FIRST).set_index("what")
     full, third = times.loc["full"], times.loc["third"]
     message = (

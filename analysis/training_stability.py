@@ -107,23 +107,21 @@ def draw_paper(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw_spike(axes: Axes, data: pd.DataFrame) -> None:
     """Draw losses around a spike that dense has, the limit above which dense's counts as one, and which do."""
-    losses = pick(data, panel="loss")
+    losses, ends = pick(data, panel="loss"), {}
     if losses.empty:
         note(axes, "no spike", (0.5, 0.5), (0, 0), xycoords="axes fraction", ha="center")
-    ends = {}
+        return
     for arm, rows in losses.groupby("what", sort=False):
         axes.plot(rows["x"].astype(float), rows["value"], color=ARM_COLOUR[arm], ls=ARM_DASHES[arm], lw=0.9)
         ends[ARM_LABEL[arm]] = rows["value"].iloc[-1], ARM_COLOUR[arm]
     limit = pick(data, panel="limit")
-    if not limit.empty:
-        axes.plot(limit["x"].astype(float), limit["value"], color="black", lw=0.8, ls=":")
-        right = limit["x"].astype(float).max(), limit["value"].max()
-        note(axes, "from here on a spike of dense", right, (0, 0), ha="right")
+    axes.plot(limit["x"].astype(float), limit["value"], color="black", lw=0.8, ls=":")
+    right = limit["x"].astype(float).max(), limit["value"].max()
+    note(axes, "from here on a spike of dense", right, (0, 0), ha="right")
     spikes = pick(data, panel="spike")
-    if not spikes.empty:
-        top = spikes.loc[spikes["value"].idxmax()]
-        words = f"spikes: {', '.join(ARM_LABEL[arm] for arm in spikes['what'].unique())}"
-        note(axes, words, (float(top["x"]), top["value"]), (6, 0))
+    top = spikes.loc[spikes["value"].idxmax()]
+    words = f"spikes: {', '.join(ARM_LABEL[arm] for arm in spikes['what'].unique())}"
+    note(axes, words, (float(top["x"]), top["value"]), (6, 0))
     axes.set(xlabel="training step", ylabel=f"{LESS}, training loss\n(nats/token)")
     name_ends(axes, ends)
 

@@ -64,7 +64,11 @@ def test_a_method_is_drawn_on_the_tracks_that_it_was_trained_on(scores):
     figure = draw(own[(own["panel"] != "step time") | (own["what"] == "dense")], scores)
     settle(figure)
     assert faults(figure) == []
-    assert [axes.get_title("left") for axes in figure.axes] == ["a  Equal FLOPs", "b  Equal size"]
+    assert [axes.get_title("left") for axes in figure.axes] == [
+        "a  Equal FLOPs",
+        "b  Equal size",
+        "c  By bytes, equal FLOPs",
+    ]
 
 
 def test_costs_are_those_of_the_model_that_a_track_trains(scores):

@@ -93,4 +93,4 @@ def test_the_figure_names_the_machine(scores, catalog):
     assert value("file, decode, bfloat16", "cold", "16 x 128") == pytest.approx(200)
     assert value("bytes, float32", "third") == pytest.approx(94)
     figure = draw(data, scores)
-    assert "a processor, 2 threads, 2026-11-28" in figure.get_supxlabel()
+    assert "a processor, 2 threads, 2026-11-28" in figure.axes[0].get_xlabel()
