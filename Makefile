@@ -4,7 +4,7 @@
 # make lint                       style, words and types
 # make figures [SCALE=width]      redraws from committed scores what an edit has changed, or a scale
 # make ui [SCALE=laptop]          the arms side by side in MLflow, at the address that it prints [PORT=5000]
-# make docs/report.pdf            docs/report.md as a PDF of four pages, for a release
+# make docs/report.pdf            docs/report.md as a PDF, for a release
 # make bundle                     all that is committed as one file with hashes, for an archive such as Zenodo
 PYTHON ?= python3
 PORT ?= 5000

@@ -11,7 +11,7 @@ from stemrepro.config.buckets import bucket_name
 from stemrepro.measures.reasoning import by_distance, loss
 from stemrepro.measures.scores import Scores
 from stemrepro.report.results import mean_row, pick
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, GAIN, SMALLEST, draw_means, headline, look, name_ends, sheet
+from stemrepro.report.style import ARM_COLOUR, GAIN, SMALLEST, draw_means, headline, look, name_ends, sheet, short
 from stemrepro.verdicts.effect import Effect
 
 HEADLINE = (
@@ -49,7 +49,7 @@ def draw_lead(axes: Axes, data: pd.DataFrame, by: str) -> None:
     for shift, arm in zip((-0.12, 0, 0.12), ARMS, strict=True):
         leads = pick(data, panel=f"lead, {by}", what=arm)
         draw_means(axes, np.arange(len(leads)) + shift, leads, **look(arm))
-        ends[ARM_LABEL[arm].removesuffix(" (control)")] = leads["value"].iloc[-1], ARM_COLOUR[arm]
+        ends[short(arm)] = leads["value"].iloc[-1], ARM_COLOUR[arm]
     names = [bucket_name(edges, number) for number in range(len(edges))]
     if by == "distance":
         names[0] = "new"

@@ -9,7 +9,18 @@ from stemrepro.measures.leaderboard import FLOPS, SIZE, TIME, costs, lead, place
 from stemrepro.measures.scores import Scores
 from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row, pick
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, PLAIN, SMALLEST, draw_means, headline, look, note, sheet
+from stemrepro.report.style import (
+    ARM_COLOUR,
+    ARM_LABEL,
+    PLAIN,
+    SMALLEST,
+    draw_means,
+    headline,
+    look,
+    note,
+    sheet,
+    short,
+)
 
 TITLES = {FLOPS: "Equal FLOPs", SIZE: "Equal size", TIME: "Equal time"}
 LEAD = "below dense's loss (%) →"
@@ -116,7 +127,7 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     draw_bytes(grid[below[-1]], data, order)
     if others:
         draw_forest(grid[below[0]], leads, others, LEAD)
-        grid[below[0]].set_yticks(range(len(others)), [ARM_LABEL[arm].removesuffix(" (control)") for arm in others])
+        grid[below[0]].set_yticks(range(len(others)), [short(arm) for arm in others])
     dense = data.set_index(["panel", "x", "what"]).loc[("parameters", FLOPS, "dense"), "value"]
     first = [alone_in_front(data, track) for track in (FLOPS, SIZE)]
     ahead = f"First at equal FLOPs: {first[0]}. First at equal size: {first[1]}"

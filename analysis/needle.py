@@ -20,6 +20,7 @@ from stemrepro.report.style import (
     name_ends,
     note,
     sheet,
+    short,
 )
 from stemrepro.verdicts.effect import of_share
 
@@ -70,7 +71,7 @@ def draw_lead(axes: Axes, data: pd.DataFrame, scores: Scores, trained: int) -> N
     for shift, arm in zip(np.linspace(-0.12, 0.12, len(arms)), arms, strict=True):
         line = pick(leads, what=arm)
         draw_means(axes, np.log2(line["x"].astype(float)) + shift, line, **look(arm))
-        ends[ARM_LABEL[arm].removesuffix(" (control)")] = line["value"].iloc[-1], ARM_COLOUR[arm]
+        ends[short(arm)] = line["value"].iloc[-1], ARM_COLOUR[arm]
     axes.axhline(0, color="black", lw=0.6)
     axes.axvline(np.log2(trained) + 0.5, color=PLAIN, lw=0.8, ls=":")
     words = f"← trained on {trained} tokens and fewer"

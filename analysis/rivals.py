@@ -17,7 +17,7 @@ from stemrepro.report.forest import (
     robustness_rows,
 )
 from stemrepro.report.results import mean_row, or_nan, pick
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, GAIN, headline, name_ends, note, sheet
+from stemrepro.report.style import ARM_COLOUR, GAIN, headline, name_ends, note, sheet, short
 from stemrepro.verdicts.effect import Effect
 
 HEADLINE = (
@@ -63,7 +63,7 @@ def draw_pairs(axes: Axes, data: pd.DataFrame) -> None:
     draw_buckets(axes, gains, SPLIT, PAIRS)
     for arm in SPLIT:
         last = pick(gains, what=arm, x=PAIRS[-1])["value"].iloc[0]
-        ends[ARM_LABEL[arm].removesuffix(" (control)")] = last, ARM_COLOUR[arm]
+        ends[short(arm)] = last, ARM_COLOUR[arm]
     axes.set_xticks(range(len(PAIRS)), ["never", *PAIRS[1:]])
     axes.set(xlabel="training count of the pair", ylabel=GAIN)
     name_ends(axes, ends)

@@ -17,6 +17,7 @@ from stemrepro.measures.stability import (
     short_runs,
     spike_limits,
     spike_steps,
+    spikes_expected,
 )
 from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row, pick
@@ -164,5 +165,6 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     name_rows(grid["d"], order)
     lost = rows.set_index("what")["value"]
     message = "Too few loss spikes to compare; a wrong rate costs STEM 1/3 less than dense in the mean"
-    headline(figure, message, bool(lost["stem-third"] < lost["dense"]), scores.recipe.title)
+    shown = spikes_expected(scores) is not None and lost["stem-third"] < lost["dense"]
+    headline(figure, message, bool(shown), scores.recipe.title)
     return figure

@@ -132,5 +132,7 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     draw_split(grid["d"], gap)
     lead = pick(gap, panel="final").set_index("arm").loc["stem-full"]
     part = pick(gap, panel="token part", pair_count="all pairs")["value"].iloc[0] / lead["value"]
-    headline(figure, HEADLINE, bool(lead["ci_low"] > 0 and 0.4 < part < 0.6), scores.recipe.title)
+    flops = curve.groupby("arm")["flops"].max()
+    shown = lead["ci_low"] > 0 and 0.4 < part < 0.6 and flops["stem-full"] < flops["dense"]
+    headline(figure, HEADLINE, bool(shown), scores.recipe.title)
     return figure

@@ -71,7 +71,7 @@ def test_stored_outputs_have_pictures_and_no_errors():
     assert "image/png" in CODE[1]["outputs"][0]["data"]  # the second cell is a picture
     assert all(base64.b64decode(picture).startswith(b"\x89PNG") for picture in PICTURES)
     assert [cell["execution_count"] for cell in CODE] == list(range(1, len(CODE) + 1))
-    assert NOTEBOOK.stat().st_size < 450_000
+    assert NOTEBOOK.stat().st_size < 400_000
 
 
 def test_stored_outputs_say_nothing_of_the_machine():

@@ -1,12 +1,18 @@
-"""The Python of docs/trainer.md does what stemrepro does."""
+"""The Python of docs/trainer.md does what stemrepro does, and its pilot's numbers follow."""
 
 import re
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
+from scipy import stats
 from torch import nn
 
+from stemrepro.config.scale import Shape
+from stemrepro.measures.costs import dense_and_stem
 from stemrepro.model.config import ModelConfig
+from stemrepro.model.cost import parameter_counts
 from stemrepro.model.ffn.input_add import InputAdd
 from stemrepro.model.ffn.stem import Stem
 from tests.conftest import ROOT
@@ -59,3 +65,40 @@ def test_tables_drawn_anew_are_noticed(page, model):
     nn.init.xavier_normal_(model["ffn"].table.weight)
     with pytest.raises(AssertionError, match="ffn"):
         page["assert_tables_are_kept"](model, saved)
+
+
+def said(pattern):
+    """The numbers of the one place of the page that has a pattern."""
+    (found,) = re.findall(pattern, re.sub(r"\s+", " ", (ROOT / "docs/trainer.md").read_text()))
+    return [float(number) for number in np.atleast_1d(found)]
+
+
+def test_the_pilots_deviations_are_those_of_our_pairs():
+    rows = pd.read_csv(ROOT / "results/width/size_ladder/data.csv").query("panel == 'gap, fixed'")
+    deviations = (rows["ci_high"] - rows["value"]) * np.sqrt(rows["count"]) / stats.t.ppf(0.975, rows["count"] - 1)
+    spread = said(r"standard deviations of ([\d.]+) to ([\d.]+) nats")
+    assert [round(deviations.min(), 2), round(deviations.max(), 2)] == spread
+    at, *apart = said(r"At ([\d.]+) three seeds tell apart what differs by ([\d.]+) nats, five .*? by ([\d.]+)")
+    for seeds, least in zip((3, 5), apart, strict=True):
+        assert least == pytest.approx(at * stats.t.ppf(0.975, seeds - 1) / seeds**0.5, rel=0.02)
+
+
+def test_the_pilots_costs_follow_from_its_formula(catalog):
+    """Of a model of 125M parameters with 32,000 tokens; "some" is within a twentieth."""
+    flops, hours = said(r"these are ([\d.]+e\d+): ([\d.]+) hours of one H100")
+    assert flops == pytest.approx(6 * 125e6 * 36 * 125e6, rel=0.02)
+    assert hours == pytest.approx(flops / (0.4 * 989e12) / 3600, rel=0.02)
+    shape = Shape(vocab=32000, width=768, layers=12, heads=12, kv_heads=12, ffn_width=2048, sequence=2048)
+    dense, stem = map(parameter_counts, dense_and_stem(shape, "third"))
+    assert dense["total"] == pytest.approx(125e6, rel=0.1)
+    assert stem["tables"] / dense["total"] == pytest.approx(2, rel=0.05)
+    assert stem["total"] / dense["total"] == pytest.approx(3, rel=0.05)
+    all_four = 3 * hours * (2 + (stem["active"] + stem["total"]) / dense["total"])
+    one, three = said(r"take some (\d+) H100 hours at 125M, and some (\d+) at all three sizes")
+    assert one == pytest.approx(all_four, rel=0.07)
+    assert three == pytest.approx(all_four * sum((size / 125) ** 2 for size in (30, 60, 125)), rel=0.07)
+    paper = catalog.paper.value("table-2/pretraining_tokens/1b") / catalog.paper.value("table-3-1b/dense/active")
+    (ratio,) = said(r"at (\d+) per parameter, as many as the paper's 1B")
+    assert ratio == pytest.approx(paper, abs=1)
+    assert "eighteen times" in (ROOT / "docs/trainer.md").read_text()
+    assert ratio / 36 == pytest.approx(18, rel=0.05)

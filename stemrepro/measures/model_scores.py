@@ -43,14 +43,12 @@ class Card(Strict):
         source: where they were read.
         read: when.
         instruct: of the model itself.
-        base: of the model that it was tuned from.
         differences: between its scorer and ours.
     """
 
     source: str
     read: str
     instruct: dict[str, float]
-    base: dict[str, float]
     differences: dict[str, str]
 
 
@@ -73,7 +71,7 @@ def choices(scores: Scores, model: str, task: str) -> pd.DataFrame:
 def card(scores: Scores) -> Card:
     """Return published accuracies of the scale's model; none are known where recipes/model_cards.yaml lacks it."""
     file, name = RECIPES / "model_cards.yaml", str(scores.scale.published)
-    none = {"source": "none", "read": "never", "instruct": {}, "base": {}, "differences": {}}
+    none = {"source": "none", "read": "never", "instruct": {}, "differences": {}}
     return parse(Card, read_yaml(file).get(name, none), file, name)
 
 

@@ -95,11 +95,11 @@ def falls(scores: Scores, high: str, low: str, what: What) -> Effect:
     return _less(*(sums[:, layers_of_set(scores, name)] for name in ("early", "late")))
 
 
-def cost_of(scores: Scores, layers: Iterable[int], of: str = "loss") -> Effect:
-    """Return what rows of one layer cost in the mean over layers: the rise of the loss, or "kl", nats per token."""
+def cost_of(scores: Scores, layers: Iterable[int]) -> Effect:
+    """Return what rows of one layer cost in the mean over layers: the rise of the loss, nats per token."""
     costs = table(scores, STUDY, "costs")
     costs = costs[costs["layer"].isin(list(layers))].assign(loss=lambda each: each["nats"] - each["dense"])
-    sums = _by_layer(costs, of, "tokens")
+    sums = _by_layer(costs, "loss", "tokens")
     return jackknife(lambda left: float(np.mean(left[0].sum(axis=-1) / left[1].sum(axis=-1))), sums, UNITS)
 
 

@@ -146,6 +146,11 @@ def note(axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, f
     axes.annotate(words, at, offset, **plain | looks)
 
 
+def short(arm: str) -> str:
+    """Return an arm's name without the word that it is a control."""
+    return ARM_LABEL[arm].removesuffix(" (control)")
+
+
 def name_ends(axes: Axes, ends: dict[str, tuple[float, str]], apart: float = 0.08) -> None:
     """Write names of lines at the right edge of a panel whose limits are final.
 

@@ -102,3 +102,12 @@ def test_printed_numbers_are_counted_and_those_off_are_told(catalog, tmp_path):
     assert (told["number"], told["interval"], told["word"]) == ("3 of 5, and 1 slip of the last digit", "", NO)
     off = [number.label for number in told["claims"][0]["printed"] if not number.same]
     assert off == [recipe.estimates[name].label for name in names[1:3]]
+
+
+def test_what_the_question_on_equal_size_says_of_the_leaderboard_is_so():
+    """Its label's words on STEM 1/3; no claim of the leaderboard is about them."""
+    said = read_yaml(ROOT / "recipes/questions.yaml")["equal-parameters"]
+    assert "STEM 1/3 is ahead of dense of its own size on the leaderboard" in said["label"]
+    rows = pd.read_csv(ROOT / "results/leaderboard/leaderboard/data.csv")
+    (lead,) = rows[(rows["panel"] == "lead") & (rows["what"] == "stem-third") & (rows["x"] == "parameters")]["ci_low"]
+    assert lead > 0
