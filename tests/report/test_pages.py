@@ -194,7 +194,7 @@ def test_links_lead_to_files_that_a_forge_shows(page):
     page.goto(f"{home}#ladder/{MEMORY}")
     page.wait_for_function("document.getElementById('other-memories').open")  # a link to a claim opens its question
     page.goto(f"{home}#experiment-rivals")
-    assert page.locator("#experiment-rivals img").is_visible()
+    page.wait_for_selector("#experiment-rivals img", state="visible")  # raises where none comes to be seen
 
 
 def test_readable_at_the_width_of_a_phone(page):
