@@ -195,12 +195,6 @@ def dense_beats_answers(scores: Scores, task: str, seen: bool = False) -> str | 
     return items.no_knowledge(arm_items(scores, "dense"), "accuracy", task, seen)
 
 
-@condition(TOO_SMALL, ("dense",))
-def prompts_help_dense(scores: Scores, task: str, seen: bool = False) -> str | None:
-    """Dense's prompts add bits to right answers over wrong ones."""
-    return items.no_knowledge(arm_items(scores, "dense"), "margin", task, seen)
-
-
 @condition(CONFOUNDED, ("dense",), any_of=UNINFORMED)
 def no_gain_without_information(scores: Scores, smallest_effect: float) -> str | None:
     """Rows that hold nothing learnt aren't shown to end below dense by more than the claim's smallest effect."""

@@ -20,7 +20,7 @@ from stemrepro.measures.losses import ArmLosses, arm_losses
 from stemrepro.measures.reading import difference
 from stemrepro.measures.scores import Scores
 from stemrepro.verdicts.effect import Effect, Unmeasured
-from stemrepro.verdicts.rule import TOO_SHORT
+from stemrepro.verdicts.rule import CONFOUNDED, TOO_SHORT
 
 __all__ = ["loss", "no_gain_without_information"]  # of comparison, for recipes
 WINDOW, DEVIATIONS, SKIPPED = 50, 6.0, 0.1
@@ -30,6 +30,8 @@ EXPECTED = 1.0
 """Spikes that must be expected in all seeds together, by the paper's rate for Hash-MoE, for a count to be testable."""
 CLEARED = 0.5
 """Nats below token frequencies at which dense must end in a short run at the common rate."""
+EARLY = (("stem-third", "stem-full"), ("hash-moe", "hash-moe"))
+"""The arms that the paper compares early in training, each with the family whose settings it has."""
 SPIKES = ("largest_at", "second_at", "third_at")
 """Columns of the paper's fig-5a-spikes that name one after the first 5e10 tokens."""
 
@@ -229,6 +231,22 @@ def spikes_expected(scores: Scores) -> str | None:
     if expected >= EXPECTED:
         return None
     return f"at the paper's rate all runs of an arm lead one to expect {expected:.1g} spikes, fewer than {EXPECTED:g}"
+
+
+@condition(CONFOUNDED)
+def equally_warm(scores: Scores) -> str | None:
+    """At their own studied settings both arms have warmed up by the first mark of training.
+
+    Else the one whose warm-up is shorter has had the higher rates by then. Common settings have one warm-up for all.
+    """
+    training = scores.scale.training
+    tuned = [best for arm in EARLY if (best := scores.scale.tuned_of(*arm))]
+    shares = [best.warmup or training.warmup or 0.0 for best in tuned]
+    if len(tuned) < len(EARLY) or max(shares) <= 1 / training.evals:
+        return None
+    parts = " and ".join(f"{arm}'s {100 * share:.1f}%" for (arm, _), share in zip(EARLY, shares, strict=True))
+    mark = f"the first mark is after {100 / training.evals:.0f}% of the tokens"
+    return f"{mark}, and at own settings warm-up takes {parts} of them"
 
 
 @condition(TOO_SHORT, ("dense",))

@@ -26,7 +26,7 @@ How they are ranked, what the table can't say, and how to enter a method: [the r
 As numbers: [{{name}}.csv]({{name}}.csv). Commit, machine and hashes: `{{folder}}/provenance.json`.
 
 *Published in*: the method is built as published, and its class says what was left open. The others are ours.
-*Rank*: the ranks that a method may have, at 95% for that method alone, over its pairs with all others.
+*Rank*: the ranks that a method may have, by tests of its pairs with all others, at 95% for that method alone.
 *Loss below dense's*: in % of dense's bits, with its 95% interval over seeds.
 *Ahead of the next*: the probability that its loss is below that of the method in the next row.
 *d_ff / width*: of the FFN. Nobody trains less than {SHAPES[0]:g} or more than {SHAPES[1]:g}.

@@ -203,3 +203,22 @@ def test_a_count_of_spikes_needs_steps_enough(build, monkeypatch):
     assert stability.spikes_expected(scores) is None
     monkeypatch.setattr(stability, "EXPECTED", 1.01 * 3 * spent / 2.09e11)
     assert stability.spikes_expected(scores)
+
+
+@pytest.mark.parametrize(
+    ("warmups", "words"),
+    [
+        ((0.1, 0.02), None),  # marks are after each tenth of the tokens
+        (
+            (0.11, 0.02),
+            "after 10% of the tokens, and at own settings warm-up takes stem-third's 11.0% and hash-moe's 2.0%",
+        ),
+        ((0.02, 0.3), "hash-moe's 30.0%"),
+        ((None, 0.3), None),  # neither is at settings of its own
+    ],
+)
+def test_early_losses_need_arms_that_have_warmed_up(catalog, tmp_path, warmups, words):
+    shares = dict(zip(("stem-full", "hash-moe"), warmups, strict=True))
+    tuned = {arm: TunedSettings(learning_rate=1, warmup=share) for arm, share in shares.items() if share}
+    reason = stability.equally_warm(made(catalog, "training_stability", tmp_path, tuned=tuned))
+    assert reason is None if words is None else words in reason
