@@ -220,14 +220,12 @@ class Numbers:
 
     def tables(self, placement: str, *shapes: str) -> str:
         """List parameters and training memory of shapes with STEM: weights, gradients and AdamW's two moments."""
-        lines = ["| shape | dense | tables | tables in AdamW | rows of a token |", "|---|--:|--:|--:|--:|"]
+        lines = ["| shape | dense | tables | dense in AdamW | tables in AdamW | rows of a token |", "|---|--:|--:|--:|--:|--:|"]
         for name in shapes:
             dense, stem = dense_and_stem(_pick("shape", name, self._catalog.shapes, "recipes/shapes.yaml"), placement)
-            counts = parameter_counts(stem)["tables"]
-            lines.append(
-                f"| {name} | {parameter_counts(dense)['total'] / 1e9:.2f}B | {counts / 1e9:.2f}B | "
-                f"{16 * counts / 1e9:.0f} GB | {row_bytes(stem, 1) / 1e3:.0f} kB |"
-            )
+            counts = parameter_counts(dense)["total"] / 1e9, parameter_counts(stem)["tables"] / 1e9
+            cells = [*(f"{count:.2f}B" for count in counts), *(f"{16 * count:.0f} GB" for count in counts)]
+            lines.append(f"| {name} | {' | '.join(cells)} | {row_bytes(stem, 1) / 1e3:.0f} kB |")
         return "\n".join(lines)
 
     def tally(self, scale: str) -> str:
@@ -238,10 +236,14 @@ class Numbers:
     def compared(self, scale: str) -> str:
         """List the paper's claims that were attempted: the paper's number next to ours, and the verdict."""
         rows = [row for row in every_row(scale, self._results) if row["origin"] != "control"]
-        lines = ["| claim | paper | ours | verdict |", "|---|---|---|---|"]
+        lines = ["| claim | paper | ours | seeds | tokens a parameter | verdict |", "|---|---|---|--:|--:|---|"]
         for row in rows:
-            word = row["verdict"] + (f": {row['untested']}" if row["verdict"] == NOT_TESTED else "")
-            lines.append(f"| {' | '.join(map(escaped, (row['sentence'], paper(row), ours(row), word)))} |")
+            tested, exact = row["verdict"] != NOT_TESTED, row["kind"] == "exact"
+            word = row["verdict"] if tested else f"{row['verdict']}: {row['untested']}"
+            budget = self.scale(row["scale"], "tokens_per_parameter").value
+            runs = ["-", "-"] if exact else [str(row["seeds"]), f"{budget:.0f}"]
+            cells = [row["sentence"], paper(row), ours(row) if tested else "-", *runs, word]
+            lines.append(f"| {' | '.join(map(escaped, cells))} |")
         return "\n".join(lines)
 
 

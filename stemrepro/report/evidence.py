@@ -41,11 +41,11 @@ def evidence_for(claim: Claim, scores: Scores) -> Evidence:
     asked = [words_of(condition.function) for condition in conditions]
     effect, own = Effect(np.array([math.nan])), None
     try:
+        failed = failure(scores, claim)
+        asked = [ON_SCALE, *asked] if levels_of(read, scores) else asked
         common = effect_of(claim, scores)
         own = read.own(scores, *claim.arms) if claim.arms else None
         effect = common if own is None else own
-        failed = failure(scores, claim)
-        asked = [ON_SCALE, *asked] if levels_of(read, scores) else asked
     except Untested as reason:
         failed = str(reason), NOT_ATTEMPTED
     except Unmeasured as reason:

@@ -100,7 +100,7 @@ def steps(e: Evidence) -> list[Step]:
     question = "Is it measured, by enough seeds?"
     if lost:
         return [*taken, Step(question, False, lost, UNDECIDED, lost)]
-    few = "; three need an effect of 9.9 standard errors" if seeds == LEAST_SEEDS else ""
+    few = "; three pairs need an effect of 9.9 standard errors" if seeds == LEAST_SEEDS and e.effect.paired else ""
     taken.append(Step(question, True, f"{seeds} seeds{few}"))
     numbers, m = in_words(e.effect), f"{e.smallest_effect:g}"
     for place, verdict in RULE[e.kind].items():

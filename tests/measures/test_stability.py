@@ -8,7 +8,9 @@ from stemrepro.config.recipe import VariantRequest
 from stemrepro.config.scale import TunedSettings, Variant
 from stemrepro.measures import stability
 from stemrepro.measures.stability import learning_rate_limit, rate_sensitivity, short_runs, spike_steps
+from stemrepro.report.evidence import judged
 from stemrepro.verdicts.effect import Unmeasured
+from stemrepro.verdicts.rule import NOT_TESTED, TOO_SHORT
 from tests.made_up import made, write_arms
 
 
@@ -222,3 +224,13 @@ def test_early_losses_need_arms_that_have_warmed_up(catalog, tmp_path, warmups, 
     tuned = {arm: TunedSettings(learning_rate=1, warmup=share) for arm, share in shares.items() if share}
     reason = stability.equally_warm(made(catalog, "training_stability", tmp_path, tuned=tuned))
     assert reason is None if words is None else words in reason
+
+
+def test_a_claim_whose_condition_fails_is_not_tested_even_where_it_is_not_measured(build):
+    """A short run at the common rate lacks, which the condition asks for, and STEM's runs at one rate."""
+    scores = build({"stem-third@rate-16-own": None})
+    with pytest.raises(Unmeasured):
+        rate_sensitivity(scores, *PAIR)
+    (one,) = judged(scores, "stem-less-rate-sensitive")
+    assert (one.steps[-1].verdict, one.evidence.untested) == (NOT_TESTED, TOO_SHORT)
+    assert "no short run of dense at the common rate" in one.steps[-1].reason
