@@ -24,8 +24,8 @@ from stemrepro.report.style import (
 
 TITLES = {FLOPS: "Equal FLOPs", SIZE: "Equal size", TIME: "Equal time"}
 LEAD = "below dense's loss (%) →"
-NO_SHAPE = "abnormal FFN"
-"""Words in place of a lead: at equal size the method's FFN would be one that nobody trains."""
+NO_SHAPE = "shape not ranked"
+"""Words in place of a lead: the method's FFN is outside of SHAPES."""
 
 
 def collect(scores: Scores) -> pd.DataFrame:

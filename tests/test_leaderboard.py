@@ -1,6 +1,7 @@
 """The leaderboard's figure and ranks, on made-up losses whose order is given."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analysis.leaderboard import NO_SHAPE, collect, draw
@@ -90,3 +91,12 @@ def test_a_claim_fails_where_frozen_rows_are_ahead_of_dense(scores):
     claim = next(iter(scores.recipe.claims.values()))
     with pytest.raises(UserError, match="control 'stem-full' is unknown"):
         requirement({"no_gain_of": "stem-full"}, claim, scores.catalog, scores.recipe)
+
+
+def test_trials_above_the_best_rates_were_stopped():
+    """docs/leaderboard.md says so of every method's study."""
+    study = pd.read_csv(ROOT / "results/leaderboard/sweeps/leaderboard/data.csv")
+    best = pd.read_csv(ROOT / "results/leaderboard/sweeps/leaderboard/best.csv")
+    above = study[study["learning_rate"] > best["learning_rate"].max() + 1e-9]
+    assert set(above["arm"]) == set(best["arm"])
+    assert set(above["state"]) == {"pruned"}

@@ -33,8 +33,7 @@ Source = Annotated[str, ("prose", "all", *SOURCES, "hub")]
 """Texts of which losses are taken: means over sources, or a source."""
 Pair = Annotated[str, _buckets("pair")]
 Frequency = Annotated[str, _buckets("frequency")]
-Position = Annotated[str, _buckets("position")]
-"""Buckets of targets, by the training count of the pair of tokens, or of the token before, and by position."""
+"""Buckets of targets, by the training count of the pair of tokens, or of the token before."""
 
 
 @kept
@@ -97,7 +96,6 @@ def loss(
     source: Source,
     pair: Pair | None = None,
     frequency: Frequency | None = None,
-    position: Position | None = None,
     at: VariantName | None = None,
     own: bool = False,
 ) -> Effect | None:
@@ -105,7 +103,7 @@ def loss(
 
     `at`: another variant than the one where the recipe compares its arms.
     """
-    named = {"pair": pair, "frequency": frequency, "position": position}
+    named = {"pair": pair, "frequency": frequency}
     bucket = next((Bucket(by, name) for by, name in named.items() if name), None)
     if bucket:
         sums = arm_losses(scores, high, at).losses
@@ -126,32 +124,26 @@ def drift(scores: Scores, high: str, low: str, own: bool = False) -> Effect | No
     return losses.drift(*runs) if runs else None
 
 
-def accuracy_levels(scores: Scores, task: str, seen: bool = False) -> list[Level]:
+def accuracy_levels(scores: Scores, task: str) -> list[Level]:
     """Return where dense stands in accuracy on a task or group."""
-    return items.levels(arm_items(scores, "dense"), task, seen)
+    return items.levels(arm_items(scores, "dense"), task)
 
 
 @on_scale(accuracy_levels)
-def accuracy(scores: Scores, high: str, low: str, task: TaskName, seen: bool = False) -> Effect:
-    """Accuracy in points of a task or group, each task under its own acc or acc_norm.
-
-    `seen`: of the items whose fact was in a seed's training text.
-    """
-    return _of_items(scores, high, low, "accuracy", task, seen)
+def accuracy(scores: Scores, high: str, low: str, task: TaskName) -> Effect:
+    """Accuracy in points of a task or group, each task under its own acc or acc_norm."""
+    return _of_items(scores, high, low, "accuracy", task)
 
 
-def margin(scores: Scores, high: str, low: str, task: TaskName, seen: bool = False) -> Effect:
-    """Bits that the prompt adds to the right answer over the wrong ones.
-
-    `seen`: of the items whose fact was in a seed's training text.
-    """
-    return _of_items(scores, high, low, "margin", task, seen)
+def margin(scores: Scores, high: str, low: str, task: TaskName) -> Effect:
+    """Bits that the prompt adds to the right answer over the wrong ones."""
+    return _of_items(scores, high, low, "margin", task)
 
 
-def _of_items(scores: Scores, high: str, low: str, score: str, task: str, seen: bool) -> Effect:
+def _of_items(scores: Scores, high: str, low: str, score: str, task: str) -> Effect:
     if not arm_items(scores, "dense").whole().tasks(task):
         raise Untested("this scale has no items of it")
-    return items.contrast(arm_items(scores, high), arm_items(scores, low), score, task, seen)
+    return items.contrast(arm_items(scores, high), arm_items(scores, low), score, task)
 
 
 def interaction(scores: Scores, high: str, low: str, at: VariantName | None = None) -> Effect:
@@ -190,9 +182,9 @@ def token_only_below_three_quarters(scores: Scores) -> str | None:
 
 
 @condition(TOO_SMALL, ("dense",))
-def dense_beats_answers(scores: Scores, task: str, seen: bool = False) -> str | None:
+def dense_beats_answers(scores: Scores, task: str) -> str | None:
     """Dense scores above what needs no knowledge."""
-    return items.no_knowledge(arm_items(scores, "dense"), "accuracy", task, seen)
+    return items.no_knowledge(arm_items(scores, "dense"), "accuracy", task)
 
 
 @condition(CONFOUNDED, ("dense",), any_of=UNINFORMED)

@@ -7,12 +7,11 @@ log ROI = log(accuracy / dense's) + log(dense's FLOPs / the arm's), of which the
 import numpy as np
 
 from stemrepro.measures import items
-from stemrepro.measures.comparison import accuracy, arm_items, drift, loss, margin, pair_of_losses
+from stemrepro.measures.comparison import arm_items, pair_of_losses
 from stemrepro.measures.losses import arm_losses, paired
 from stemrepro.measures.scores import Scores
 from stemrepro.verdicts.effect import Effect
 
-__all__ = ["accuracy", "accuracy_factor", "drift", "equal_flops", "flops", "loss", "margin", "roi", "roi_above_chance"]
 GROUP = "scored"
 Curve = tuple[np.ndarray, np.ndarray]
 """Log FLOPs and prose loss at each mark."""

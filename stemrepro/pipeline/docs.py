@@ -220,7 +220,8 @@ class Numbers:
 
     def tables(self, placement: str, *shapes: str) -> str:
         """List parameters and training memory of shapes with STEM: weights, gradients and AdamW's two moments."""
-        lines = ["| shape | dense | tables | dense in AdamW | tables in AdamW | rows of a token |", "|---|--:|--:|--:|--:|--:|"]
+        heads = ["shape", "dense", "tables", "dense in AdamW", "tables in AdamW", "rows of a token"]
+        lines = [f"| {' | '.join(heads)} |", "|---|" + "--:|" * (len(heads) - 1)]
         for name in shapes:
             dense, stem = dense_and_stem(_pick("shape", name, self._catalog.shapes, "recipes/shapes.yaml"), placement)
             counts = parameter_counts(dense)["total"] / 1e9, parameter_counts(stem)["tables"] / 1e9

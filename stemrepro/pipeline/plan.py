@@ -24,6 +24,8 @@ PASSES = 4
 """Training refuses more passes over its text: MOST_EPOCHS of stemrepro.training.module, which imports torch."""
 TOKEN_BYTES = 4.5
 """Bytes of English prose in a token of a large vocabulary, as recipes/mixes.yaml reckons."""
+LARGE, FEWEST_BYTES = 16_384, 3
+"""A vocabulary from which on a token of English prose has so many bytes at least; of a smaller one it has one byte."""
 
 
 @dataclass(frozen=True)
@@ -208,9 +210,11 @@ def most_tokens(mix: Mix, people: int = 0) -> int | None:
 
 
 def check_text(scale_name: str, scale: Scale, mix: Mix, runs: dict[Address, Planned]) -> None:
-    """Raise UserError where a run would pass over its text more than PASSES times even if each byte were a token."""
+    """Raise UserError where a run would pass over its text more than PASSES times even if its tokens were short."""
     for address, run in runs.items():
         most = most_tokens(mix, run.people)
+        if most and mix.kind == "hub" and run.model.vocab >= LARGE:
+            most //= FEWEST_BYTES
         if most is None or run.read <= PASSES * most:
             continue
         has, remedy, step = f"{most:,} tokens", "take a larger mix", run.training.batch * run.training.sequence
@@ -218,7 +222,7 @@ def check_text(scale_name: str, scale: Scale, mix: Mix, runs: dict[Address, Plan
             has = f"{mix.megabytes:,} megabytes"
             remedy = f"give the mix `megabytes` of {math.ceil(run.read * TOKEN_BYTES / 1e6)} for one pass"
             remedy += "" if is_large(mix) else " (of more than some thousands also a `sample`, docs/howto.md)"
-            most = int(most / TOKEN_BYTES)
+            most = int(mix.megabytes * 1e6 / TOKEN_BYTES)
         fewer = f", or the scale `tokens` of {few} or fewer" if (few := PASSES * most // step * step) else ""
         raise UserError(
             f"scale '{scale_name}': a run of '{address}' reads {run.read:,} tokens, and mix '{scale.data}' of "

@@ -6,9 +6,12 @@ from typing import Any
 import pandas as pd
 
 from stemrepro.common.files import atomic_write, damaged
+from stemrepro.config.address import Address
+from stemrepro.config.arm import run_settings
 from stemrepro.config.catalog import Catalog
 from stemrepro.measures.catalog import load
-from stemrepro.measures.leaderboard import FLOPS, SHAPES, size
+from stemrepro.measures.leaderboard import FLOPS, SHAPES, size, tracks
+from stemrepro.measures.scores import Scores
 from stemrepro.report.page_parts import LEADERBOARD, cell, folder_of, shown
 
 RANKED = ("rank", "best rank", "worst rank", "ahead of the next", "lead")
@@ -22,16 +25,17 @@ HEAD = (*FOUND, "d_ff / width", "parameters", "active", "FLOPs a token", "bytes 
 INTRODUCTION = f"""# {{title}} At {{size}}
 
 Ways to give a token its own parameters, on the same text, tokens and seeds, each at the settings of its own study.
-How they are ranked, what the table can't say, and how to enter a method: [the rules](../docs/leaderboard.md).
+How they are ranked and tuned, what the table can't say, and how to enter a method: [the rules](../docs/leaderboard.md).
+Gain against the bytes of rows that a token reads, and all ranks, as a picture: [figure]({{folder}}/figure.svg).
 As numbers: [{{name}}.csv]({{name}}.csv). Commit, machine and hashes: `{{folder}}/provenance.json`.
 
-*Published in*: the method is built as published, and its class says what was left open. The others are ours.
+*Published in*: the method follows this publication. Its class says what was left open or left out. The others are ours.
 *Rank*: the ranks that a method may have, by tests of its pairs with all others, at 95% for that method alone.
 *Loss below dense's*: in % of dense's bits, with its 95% interval over seeds.
 *Ahead of the next*: the probability that its loss is below that of the method in the next row.
-*d_ff / width*: of the FFN. Nobody trains less than {SHAPES[0]:g} or more than {SHAPES[1]:g}.
-Such a row says *shape* and has no rank.
-*Active*: parameters without tables and without experts that a token doesn't use. *Bytes*: of numbers of two bytes.
+*d_ff / width*: of the FFN. A row with less than {SHAPES[0]:g} or more than {SHAPES[1]:g} says *shape* and has no rank.
+*Active*: parameters without tables and without experts that a token doesn't use.
+*Bytes of rows*: of the table rows that one token reads, at two bytes a number (`stemrepro plan` counts four).
 *Step time*: over dense's, where the model was timed.
 """
 
@@ -74,11 +78,23 @@ def _words(row: dict[str, Any]) -> list[str]:
     return [rank, row["method"].removesuffix(" (control)"), row["source"], lead, ahead, *numbers]
 
 
-def leaderboard_page(table: pd.DataFrame, **about: str) -> str:
+def track_sizes(table: pd.DataFrame, scores: Scores) -> dict[str, str]:
+    """Return dense's parameters and tokens on each track in words; all methods on a track see as many tokens."""
+    sizes, dense = {}, table[table["arm"] == "dense"].set_index("track")["parameters"]
+    for variant, track in tracks(scores).items():
+        if track in dense.index:
+            place, arm = Address(variant, "dense"), scores.catalog.arms["dense"]
+            _, training = run_settings(place, arm, scores.catalog.variant(variant), scores.scale)
+            sizes[track] = size(dense[track], training.tokens)
+    return sizes
+
+
+def leaderboard_page(table: pd.DataFrame, sizes: dict[str, str], **about: str) -> str:
     """Write the rows as Markdown, a section for each track; `about` is what INTRODUCTION asks for."""
     parts = [INTRODUCTION.format(**about)]
     for track, rows in ranks(table).items():
-        lines = [f"## Equal {track}", "", f"| {' | '.join(HEAD)} |", "|--:|---|---|" + "--:|" * (len(HEAD) - 3)]
+        lines = [f"## Equal {track}", ""] + ([f"At {sizes[track]}.", ""] if track in sizes else [])
+        lines += [f"| {' | '.join(HEAD)} |", "|--:|---|---|" + "--:|" * (len(HEAD) - 3)]
         lines += [f"| {' | '.join(map(cell, row.values()))} |" for row in rows]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
@@ -97,12 +113,12 @@ def write_leaderboards(scale: str | None, results: Path) -> list[Path]:
             continue
         try:
             table, out = leaderboard_table(pd.read_csv(folder / "data.csv"), catalog), folder_of(scale, results)
-            dense = float(table.set_index(["track", "arm"]).loc[(FLOPS, "dense"), "parameters"])
+            sizes = track_sizes(table, Scores(name, catalog, at, results / at))
         except (OSError, ValueError, KeyError) as error:
             raise damaged(folder / "data.csv", error) from error
         atomic_write(out / f"{name}.csv", table.to_csv(index=False, float_format="%.6g"))
         about = {"title": catalog.recipes[name].title, "name": name, "folder": folder.relative_to(out).as_posix()}
-        about["size"] = size(dense, catalog.scale(at).training.tokens)
-        atomic_write(out / f"{name}.md", leaderboard_page(table, **about))
+        about["size"] = sizes[FLOPS]
+        atomic_write(out / f"{name}.md", leaderboard_page(table, sizes, **about))
         pages.append(out / f"{name}.md")
     return pages

@@ -81,10 +81,10 @@ class Step:
     reason: str = ""
 
 
-def in_words(effect: Effect, alpha: float = DECIDES) -> str:
-    """Return an effect's interval in words."""
-    low, high = effect.interval(alpha)
-    return f"{low:+.4f} to {high:+.4f} ({1 - alpha:.0%})"
+def in_words(effect: Effect) -> str:
+    """Return an effect's deciding interval in words."""
+    low, high = effect.interval(DECIDES)
+    return f"{low:+.4f} to {high:+.4f} ({1 - DECIDES:.0%})"
 
 
 def steps(e: Evidence) -> list[Step]:

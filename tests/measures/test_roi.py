@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from stemrepro.measures import roi
+from stemrepro.measures.comparison import accuracy
 from stemrepro.measures.roi import flops_to
 from tests.made_up import edit, made, write_arm
 from tests.measures.test_items import write_items
@@ -52,7 +53,7 @@ def test_an_arm_that_never_gets_there_saves_less_than_nothing(scores):
 
 def test_the_error_between_items_is_one_of_logarithms(scores):
     """Relative to what the accuracy is above chance: 0.6 - 0.25."""
-    percent = roi.accuracy(scores, "stem-full", "dense", "scored").item_se
+    percent = accuracy(scores, "stem-full", "dense", "scored").item_se
     assert percent > 0
     assert roi.roi(scores, "dense", "stem-full").item_se == pytest.approx(percent / 60)
     assert roi.roi_above_chance(scores, "dense", "stem-full").item_se == pytest.approx(percent / 35)

@@ -146,7 +146,8 @@ KILLS = "| aimed | steps lost |\n| --- | --: |\n| while saving | 3.0 |\n| at ran
         ('scale("paper-1b", "batch") | number(".0f")', "512"),
         (  # by hand: five tables of 128,256 rows of 8,192 numbers
             'tables("third", "llama-3.2-1b")',
-            "| shape | dense | tables | dense in AdamW | tables in AdamW | rows of a token |\n|---|--:|--:|--:|--:|--:|\n"
+            "| shape | dense | tables | dense in AdamW | tables in AdamW | rows of a token |\n"
+            "|---|--:|--:|--:|--:|--:|\n"
             "| llama-3.2-1b | 1.50B | 5.25B | 24 GB | 84 GB | 82 kB |",
         ),
         ('table("docs/kills.csv", "aimed | steps_lost .1f")', KILLS),
