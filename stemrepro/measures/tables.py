@@ -3,12 +3,12 @@
 import numpy as np
 
 from stemrepro.measures import losses
-from stemrepro.measures.comparison import loss, variant_losses
+from stemrepro.measures.comparison import loss, no_gain_without_information, variant_losses
 from stemrepro.measures.losses import ArmLosses, arm_losses, paired
 from stemrepro.measures.scores import Scores
 from stemrepro.verdicts.effect import Effect
 
-__all__ = ["loss", "vocabulary"]
+__all__ = ["loss", "no_gain_without_information", "vocabulary"]
 
 
 def vocabularies(scores: Scores, arm: str) -> dict[int, ArmLosses]:
