@@ -32,10 +32,15 @@ class Size(NamedTuple):
     vocab: float
 
 
-def sizes(scores: Scores, line: Line, least: float = 0.0) -> list[Size]:
-    """Return the models of a line from a width (over the scale's) on, in order, at the arms' own tables' rates."""
+def sizes(scores: Scores, line: Line, least: float = 0.0, arms: tuple[str, ...] = ()) -> list[Size]:
+    """Return the models of a line from a width (over the scale's) on, in order, at the arms' own tables' rates.
+
+    With `arms`, those that all of them were trained at.
+    """
     models = []
     for name in (MAIN, *scores.recipe.variants):
+        if name != MAIN and not set(arms) <= set(scores.recipe.arms_at(name)):
+            continue
         variant = scores.catalog.variant(name)
         on_line = variant.vocab == (1 if line == "fixed" else variant.width)
         if on_line and variant.table_rate == 1 and variant.width >= least:
@@ -65,7 +70,7 @@ def fall(scores: Scores, high: str, low: str, line: Line, wide: bool = False) ->
     `wide`: over the widths from the scale's on alone. Unmeasured where the fall is shown to change along the line, or a
     lead isn't above 0.
     """
-    if len(sizes(scores, line, 1.0 if wide else 0.0)) > 3:
+    if len(sizes(scores, line, 1.0 if wide else 0.0, (high, low))) > 3:
         bend = derivative(scores, (high, low), line, 2, wide)
         low_end, high_end = bend.interval(0.05)
         if low_end > 0 or high_end < 0:
@@ -79,7 +84,7 @@ def derivative(scores: Scores, pair: tuple[str, str], line: Line, order: int, wi
 
     Unmeasured where a lead isn't above 0.
     """
-    models = sizes(scores, line, 1.0 if wide else 0.0)
+    models = sizes(scores, line, 1.0 if wide else 0.0, pair)
     falls = [-factorial(order) * np.log2(values) for values in _positive(scores, pair, models)]
     return losses.slope_of_runs([size.width for size in models], falls, order)
 

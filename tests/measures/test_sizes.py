@@ -40,8 +40,10 @@ def test_both_lines_hold_the_scale_and_rise_in_width(catalog, tmp_path):
     scores = made(catalog, "size_ladder", tmp_path)
     for line, vocab in (("fixed", lambda width: 1), ("grown", lambda width: width)):
         models = sizes(scores, line)
-        assert [size.width for size in models] == [0.5, 0.75, 1, 1.5, 2, 2.5, 3][: 7 if line == "fixed" else 4]
+        assert [size.width for size in models] == [0.5, 0.75, 1, 1.5, 2, 2.5, 3, 4][: 8 if line == "fixed" else 4]
         assert all(size.vocab == vocab(size.width) for size in models)
+        third = sizes(scores, line, arms=("dense", "stem-third"))  # not trained at the widest
+        assert [size.width for size in third] == [size.width for size in models if size.width < 4]
         assert models[2].variant == "main"
 
 
@@ -51,7 +53,7 @@ def test_a_lead_is_relative_and_falls_by_its_slope(build):
     assert lead(scores, *PAIR, "width-64").differences == pytest.approx([4.8] * 5)
     less = lost(scores, *PAIR, "width-64")
     assert (less.differences.tolist(), less.paired) == (pytest.approx([1.2] * 5), False)
-    three = [-np.log2(0.8)] * 3  # seeds of the two widest
+    three = [-np.log2(0.8)] * 3  # seeds of the three widest
     assert fall(scores, *PAIR, "fixed").differences == pytest.approx(three)
     assert fall(scores, *PAIR, "grown").differences == pytest.approx([0] * 5, abs=1e-9)
 
@@ -63,7 +65,7 @@ def test_a_fall_that_grows_bends(build):
         assert derivative(scores, PAIR, line, 2).differences == pytest.approx([0.1] * seeds)
         with pytest.raises(Unmeasured, match=r"no straight line fits: the fall of stem-full's lead changes by \+0\.10"):
             fall(scores, *PAIR, line)
-    wide = np.log2([1, 1.5, 2, 2.5, 3])
+    wide = np.log2([1, 1.5, 2, 2.5, 3, 4])
     expected = -np.polyfit(wide, -0.05 * wide**2, 1)[0]
     assert derivative(scores, PAIR, "fixed", 1, wide=True).differences == pytest.approx([expected] * 3)
 
