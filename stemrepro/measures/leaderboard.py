@@ -25,7 +25,7 @@ FROZEN = ("stem-frozen", "values-frozen", "ple-frozen", "over-encoding-frozen", 
 FLOPS, SIZE, TIME = "FLOPs", "parameters", "time"
 """Tracks, by what all arms have equal."""
 SHAPES = 2.0, 4.0
-"""FFNs that are ranked, from so many widths of the model to so many. Some published models have up to eight."""
+"""FFNs that are ranked, from so many widths of the model to so many; Qwen2.5-7B, with 5.3, is outside."""
 
 
 class Standing(NamedTuple):

@@ -241,9 +241,9 @@ class Numbers:
         for row in rows:
             tested, exact = row["verdict"] != NOT_TESTED, row["kind"] == "exact"
             word = row["verdict"] if tested else f"{row['verdict']}: {row['untested']}"
-            budget = self.scale(row["scale"], "tokens_per_parameter").value
-            runs = ["-", "-"] if exact else [str(row["seeds"]), f"{budget:.0f}"]
-            cells = [row["sentence"], paper(row), ours(row) if tested else "-", *runs, word]
+            seeds = "-" if exact else str(row["seeds"])
+            budget = "-" if exact else number(self.scale(row["scale"], "tokens_per_parameter"), ".0f")
+            cells = [row["sentence"], paper(row), ours(row) if tested else "-", seeds, budget, word]
             lines.append(f"| {' | '.join(map(escaped, cells))} |")
         return "\n".join(lines)
 

@@ -24,8 +24,8 @@ PASSES = 4
 """Training refuses more passes over its text: MOST_EPOCHS of stemrepro.training.module, which imports torch."""
 TOKEN_BYTES = 4.5
 """Bytes of English prose in a token of a large vocabulary, as recipes/mixes.yaml reckons."""
-LARGE, FEWEST_BYTES = 16_384, 3
-"""A vocabulary from which on a token of English prose has so many bytes at least; of a smaller one it has one byte."""
+LARGE, FEWEST_BYTES = 16_384, 2.5
+"""A vocabulary from which on a token of text or code has so many bytes at least; of a smaller one it has one byte."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ def check_text(scale_name: str, scale: Scale, mix: Mix, runs: dict[Address, Plan
     for address, run in runs.items():
         most = most_tokens(mix, run.people)
         if most and mix.kind == "hub" and run.model.vocab >= LARGE:
-            most //= FEWEST_BYTES
+            most = int(most / FEWEST_BYTES)
         if most is None or run.read <= PASSES * most:
             continue
         has, remedy, step = f"{most:,} tokens", "take a larger mix", run.training.batch * run.training.sequence

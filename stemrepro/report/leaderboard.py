@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from stemrepro.common.files import atomic_write, damaged
+from stemrepro.common.paths import SCORES
 from stemrepro.config.address import Address
 from stemrepro.config.arm import run_settings
 from stemrepro.config.catalog import Catalog
@@ -113,7 +114,7 @@ def write_leaderboards(scale: str | None, results: Path) -> list[Path]:
             continue
         try:
             table, out = leaderboard_table(pd.read_csv(folder / "data.csv"), catalog), folder_of(scale, results)
-            sizes = track_sizes(table, Scores(name, catalog, at, results / at))
+            sizes = track_sizes(table, Scores(name, catalog, at, SCORES / at))
         except (OSError, ValueError, KeyError) as error:
             raise damaged(folder / "data.csv", error) from error
         atomic_write(out / f"{name}.csv", table.to_csv(index=False, float_format="%.6g"))

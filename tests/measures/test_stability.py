@@ -216,6 +216,7 @@ def test_a_count_of_spikes_needs_steps_enough(build, monkeypatch):
             "after 10% of the tokens, and at own settings warm-up takes stem-third's 11.0% and hash-moe's 2.0%",
         ),
         ((0.02, 0.3), "hash-moe's 30.0%"),
+        ((0.3, 0.3), None),  # as cold as each other
         ((None, 0.3), None),  # neither is at settings of its own
     ],
 )
