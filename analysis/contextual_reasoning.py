@@ -11,7 +11,7 @@ from stemrepro.config.buckets import bucket_name
 from stemrepro.measures.reasoning import by_distance, loss
 from stemrepro.measures.scores import Scores
 from stemrepro.report.results import mean_row, pick
-from stemrepro.report.style import ARM_COLOUR, GAIN, SMALLEST, draw_means, headline, look, name_ends, sheet, short
+from stemrepro.report.style import ARM_COLOUR, GAIN, SMALL, draw_means, headline, look, name_ends, sheet, short
 from stemrepro.verdicts.effect import Effect
 
 HEADLINE = (
@@ -54,7 +54,7 @@ def draw_lead(axes: Axes, data: pd.DataFrame, by: str) -> None:
     if by == "distance":
         names[0] = "new"
     words = [f"{name}\n{share:.1f}%" for name, share in zip(names, shares["value"], strict=True)]
-    axes.set_xticks(range(len(edges)), words, fontsize=SMALLEST)
+    axes.set_xticks(range(len(edges)), words, fontsize=SMALL)
     axes.axhline(0, color="black", lw=0.6)
     axes.set(xlabel=f"{WORDS[by]}\n(below: share of all targets)", ylabel=GAIN)
     name_ends(axes, ends, 0.11)

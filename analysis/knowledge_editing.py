@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from stemrepro.measures.knowledge import before, recall, share_of, trials
-from stemrepro.measures.reading import arm_table
+from stemrepro.measures.reading import arm_table, array
 from stemrepro.measures.scores import Scores
 from stemrepro.report.results import mean_row, pick
 from stemrepro.report.style import (
@@ -38,7 +38,28 @@ LENGTHS = {
     "shorter-average": "shorter: average",
     "shorter-input": "shorter: input",
 }
-RECALLED = {"told": (True, "told in training"), "never told": (False, "never told")}
+RECALLED = {"told": True, "never told": False}
+PAIRS = {
+    ("Spain", "Germany"): {
+        "before": "before the edit",
+        "rows": "{target}'s rows",
+        "input": "{target}'s\ninput embedding",
+        "both": "prompt about\n{target}",
+    },
+    ("United Kingdom", "Spain"): {
+        "before": "before the edit",
+        "longer-left-pad": "{target}'s row last,\npadding before it",
+        "longer-right-pad": "{target}'s row first,\npadding after it",
+        "longer-copy": "a copy at each\nplace of the name",
+    },
+}
+"""Two countries whose names have as many tokens, and two with a longer source: what `front` shows of their capitals."""
+FRONT = (
+    "With Germany's rows Berlin is the likeliest capital of Spain;\n"
+    "a longer name moves furthest with copies of the row, in the mean"
+)
+PARTS = 1000
+"""Parts of a probability that its scores, which are of 16 bits, tell apart."""
 PROBABLE = {
     "before": "before the edit",
     "rows": "rows swapped",
@@ -59,19 +80,42 @@ def _by_relation(scores: Scores, method: str) -> list[dict]:
     return rows
 
 
+def _pair_rows(scores: Scores, source: str, target: str, methods: list[str]) -> list[dict]:
+    """Return probabilities of two countries' capitals, before an edit the source's; none where no case is of them."""
+    facts, rows = arm_table(scores, "facts", MAIN).set_index(["entity", "relation"]), []
+    words = {"old": facts["answer"].get((source, "capital")), "new": facts["answer"].get((target, "capital"))}
+    for method in methods:
+        edits = trials(scores, MAIN, methods[1] if method == "before" else method)
+        ours = (edits.cases[["source", "target", "relation"]] == [source, target, "capital"]).all(axis=1).to_numpy()
+        if not ours.any():
+            return []
+        if method == "before":
+            nats = array(arm_table(scores, "answers", MAIN), "nats", "seed", "fact", "prompt")[:, :, -1]
+            found = {"old": np.exp(-nats[:, facts.index.get_loc((source, "capital"))].astype(float))}
+        else:
+            found = {field: edits.values(field)[:, ours].mean(axis=1) for field in words}
+        panel = f"{source} to {target}"
+        rows += [
+            mean_row(panel, words[field], method, of_share(100 * values, PARTS), 100) for field, values in found.items()
+        ]
+    return rows
+
+
 def collect(scores: Scores) -> pd.DataFrame:
     """Return success of every method in every arm, recall, success by relation, and probabilities of both answers."""
     rows = []
     for arm in scores.recipe.arms:
         for method in arm_table(scores, "edits", arm)["method"].unique():
             rows.append(mean_row("success", arm, method, share_of(scores, arm, "success", method)))
-        for name, (was_told, _) in RECALLED.items():
+        for name, was_told in RECALLED.items():
             rows.append(mean_row("recall", arm, name, recall(scores, arm, was_told).share))
     rows.append(mean_row("old", MAIN, "before", before(scores, MAIN), 100))
     for method in ("rows", "input", "both"):
         rows += [mean_row(field, MAIN, method, share_of(scores, MAIN, field, method), 100) for field in ("new", "old")]
-    for method in SWAPPED:
+    for method in ("rows", "input"):
         rows += _by_relation(scores, method)
+    for (source, target), methods in PAIRS.items():
+        rows += _pair_rows(scores, source, target, list(methods))
     return pd.DataFrame(rows)
 
 
@@ -120,18 +164,6 @@ def draw_layers(axes: Axes, data: pd.DataFrame) -> None:
     axes.xaxis.get_major_locator().set_params(integer=True)
 
 
-def draw_recall(axes: Axes, data: pd.DataFrame, arms: list[str]) -> None:
-    """Draw the facts that each arm recalls, hollow of those that it was never told."""
-    for place, arm in enumerate(arms):
-        for name, (told, words) in RECALLED.items():
-            row = pick(data, panel="recall", what=arm, x=name)
-            draw_means(axes, place, row, sideways=True, **look(arm, hollow=not told, joined=False))
-            if not place:
-                note(axes, words, (row["value"].iloc[0], place), (0, 9), ha="right" if told else "left", color=PLAIN)
-    rows_of(axes, [ARM_LABEL[arm] for arm in arms], "answer is first (% of facts)")
-    axes.set_ylim(top=-0.9)  # room for words
-
-
 def draw_probabilities(axes: Axes, data: pd.DataFrame) -> None:
     """Draw probabilities of the source's answer, in grey, and of the target's, before the edit and after it."""
     places = list(PROBABLE)
@@ -147,28 +179,54 @@ def draw_probabilities(axes: Axes, data: pd.DataFrame) -> None:
     rows_of(axes, list(PROBABLE.values()), "probability (%)")
 
 
+def draw_pair(axes: Axes, data: pd.DataFrame, source: str, target: str) -> list[str]:
+    """Draw probabilities of two countries' capitals before and after edits; return both names, the source's first."""
+    rows, methods = pick(data, panel=f"{source} to {target}"), PAIRS[source, target]
+    capitals = list(rows["what"].unique())
+    for number, (capital, colour) in enumerate(zip(capitals, (PLAIN, ARM_COLOUR[MAIN]), strict=True)):
+        given = rows[rows["what"] == capital].set_index("x")
+        at = np.array([list(methods).index(method) for method in given.index]) + 0.4 * number - 0.2
+        bars(axes, at, 100 * given[["value", "ci_low", "ci_high"]], colour)
+        for place, (value, end) in zip(at, given[["value", "ci_high"]].to_numpy(), strict=True):
+            note(axes, f"{capital} {100 * value:.0f}%", (100 * end, place), (4, 0), color=colour)
+    rows_of(axes, [name.format(target=target) for name in methods.values()], "probability (%)")
+    axes.set_xlim(right=150)  # room for words
+    axes.set_xticks([0, 50, 100])
+    return capitals
+
+
+def front(data: pd.DataFrame, scores: Scores) -> Figure:
+    """Draw one edit between names of one length and one between names of two lengths."""
+    there = [pair for pair in PAIRS if len(pick(data, panel=" to ".join(pair)))]
+    letters = "ab"[: len(there)]
+    titles = {letter: f"{source} reads {target}" for letter, (source, target) in zip(letters, there, strict=True)}
+    figure, grid = sheet(letters, 3.2, titles)
+    shown = len(there) == len(PAIRS)
+    for letter, pair in zip(letters, there, strict=True):
+        old, new = draw_pair(grid[letter], data, *pair)
+        means = pick(data, panel=" to ".join(pair)).set_index(["what", "x"])["value"]
+        best = list(PAIRS[pair])[1 if pair == there[0] else -1]
+        shown &= means[new, best] > means[old, best]
+    headline(figure, FRONT, bool(shown), scores.recipe.title)
+    return figure
+
+
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
-    """Draw six panels: what is swapped, probabilities, lengths, layers, relations, what was known."""
+    """Draw four panels: what is swapped, lengths of names, layers, probabilities of both answers."""
     titles = {
         "a": "What is swapped",
         "b": "STEM full: other lengths",
         "c": "STEM full: how many layers",
-        "d": "What was known before",
-        "e": "STEM full: by relation",
-        "f": "STEM full: both answers",
+        "d": "STEM full: both answers",
     }
-    figure, grid = sheet("ab;cd;ef", 7.6, titles)
+    figure, grid = sheet("ab;cd", 5.2, titles)
     arms = list(scores.recipe.arms)
     success = pick(data, panel="success").set_index(["what", "x"])
     draw_swaps(grid["a"], success, {arm: ARM_LABEL[arm] for arm in arms}, [ARM_COLOUR[arm] for arm in arms])
     note(grid["a"], NO_TABLE, (success.loc[("dense", "rows"), "ci_high"], arms.index("dense") - 0.2), (22, 0))
     draw_lengths(grid["b"], data)
     draw_layers(grid["c"], data)
-    draw_recall(grid["d"], data, arms)
-    relations = pick(data, panel="by relation").set_index(["x", "what"])
-    names = {name: name for name in relations.index.get_level_values(0)}
-    draw_swaps(grid["e"], relations, names, [ARM_COLOUR[MAIN]] * len(names))
-    draw_probabilities(grid["f"], data)
+    draw_probabilities(grid["d"], data)
     shown = success.loc[(MAIN, "rows"), "ci_low"] > 50 and success.loc[("dense", "input"), "ci_low"] > 90
     headline(figure, HEADLINE, bool(shown), scores.recipe.title)
     return figure

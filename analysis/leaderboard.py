@@ -13,7 +13,6 @@ from stemrepro.report.style import (
     ARM_COLOUR,
     ARM_LABEL,
     PLAIN,
-    SMALLEST,
     draw_means,
     headline,
     look,
@@ -23,6 +22,8 @@ from stemrepro.report.style import (
 )
 
 TITLES = {FLOPS: "Equal FLOPs", SIZE: "Equal size", TIME: "Equal time"}
+ON_ZERO = 0.3
+"""Points of a lead so small that the line at 0 would strike through the name next to it."""
 LEAD = "below dense's loss (%) →"
 NO_SHAPE = "shape not ranked"
 """Words in place of a lead: the method's FFN is outside of SHAPES."""
@@ -64,7 +65,7 @@ def draw_ranks(axes: Axes, data: pd.DataFrame, track: str, order: list[str]) -> 
             words = f"{best}" if best == worst else f"{best}-{worst}"
         else:
             at = (0.02, place), (0, 0)
-            note(axes, NO_SHAPE, *at, xycoords=("axes fraction", "data"), color=PLAIN, fontsize=SMALLEST)
+            note(axes, NO_SHAPE, *at, xycoords=("axes fraction", "data"), color=PLAIN)
         note(axes, words, (1.0, place), (4, 0), xycoords=("axes fraction", "data"))
     note(axes, "rank", (1.0, 1.0), (4, 2), xycoords="axes fraction", va="baseline")
 
@@ -86,8 +87,15 @@ def draw_bytes(axes: Axes, data: pd.DataFrame, order: list[str]) -> None:
     far = [arm for arm in order if read.get(arm, 0) > 0.6 * most]
     for arm in [arm for arm in order if read.get(arm, 0) > 0]:
         draw_means(axes, read[arm], leads.loc[arm], **look(arm, joined=False))
-        place, offset = (read[arm], leads.loc[arm, "value"]), (-5, 6 - 12 * far.index(arm)) if arm in far else (5, 0)
-        note(axes, ARM_LABEL[arm], place, offset, ha="right" if arm in far else "left", color=ARM_COLOUR[arm])
+        lead, right = leads.loc[arm, "value"], [other for other in order if read[arm] < read.get(other, 0) < 0.6 * most]
+        below = lead - leads.loc[right, "value"]
+        near = below[below.abs() < 1]
+        push = 0 if near.empty else 7 if near.iloc[0] > 0 else -7
+        push = -7 if abs(lead) < ON_ZERO else push
+        offset = (-5, 6 - 12 * far.index(arm)) if arm in far else (5, push)
+        note(
+            axes, ARM_LABEL[arm], (read[arm], lead), offset, ha="right" if arm in far else "left", color=ARM_COLOUR[arm]
+        )
     axes.axhline(0, color="black", lw=0.6)
     axes.set(xlabel="bytes of rows that a token reads", ylabel=LEAD, xlim=(0, 1.1 * most))
 

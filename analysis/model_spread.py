@@ -81,7 +81,7 @@ def draw_layers(axes: Axes, data: pd.DataFrame, what: str) -> None:
     axes.axhline(floor, color=PLAIN, lw=0.8, ls=":")
     ends["random"] = floor, PLAIN
     axes.set(xlabel="layer", ylabel="more similar →\n95th percentile of |cosine|", ylim=(0, 1))
-    name_ends(axes, ends, 0.13)
+    name_ends(axes, ends, 0.145)
 
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:

@@ -18,7 +18,6 @@ from stemrepro.report.style import (
     BETTER,
     PLAIN,
     SMALL,
-    SMALLEST,
     headline,
     note,
     plt,
@@ -76,7 +75,7 @@ def draw_items(axes: Axes, data: pd.DataFrame) -> None:
         at = rows.index(f"{cell['block']}/{cell['row']}"), EIGHT.index(cell["task"])
         grid[at] = list(FITS).index(cell["what"])
         colour = "black" if cell["what"] in ("both", "a padded number") else "white"
-        axes.text(*at[::-1], f"{cell['value']:.2f}", fontsize=SMALLEST, ha="center", va="center", color=colour)
+        axes.text(*at[::-1], f"{cell['value']:.2f}", fontsize=SMALL, ha="center", va="center", color=colour)
     for place in np.argwhere(grid == list(FITS).index("neither")):  # so that they differ in grey too
         corner = place[1] - 0.5, place[0] - 0.5
         axes.add_patch(plt.Rectangle(corner, 1, 1, fill=False, hatch="////", ec="#c25050", lw=0))
@@ -90,7 +89,7 @@ def draw_items(axes: Axes, data: pd.DataFrame) -> None:
     for place, (what, chance) in enumerate(zip(scorers["what"], scorers["value"], strict=True)):
         rare = float(f"{1 / chance:.0e}")  # NaN where no size explains the row
         by_chance = "" if np.isnan(rare) else f"\nby chance: 1 in {rare:,.0f}"
-        note(axes, f"{SCORERS[what]}{by_chance}", (7.6, place), (0, 0), fontsize=SMALLEST, annotation_clip=False)
+        note(axes, f"{SCORERS[what]}{by_chance}", (7.6, place), (0, 0), fontsize=SMALL, annotation_clip=False)
     hatches = {"neither": "////"}
     handles = [
         plt.Rectangle((0, 0), 1, 1, fc=colour, ec="#c25050", lw=0, hatch=hatches.get(what), label=what)

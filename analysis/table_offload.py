@@ -13,7 +13,7 @@ from stemrepro.measures.scores import Scores
 from stemrepro.measures.text import text_counts
 from stemrepro.model.cost import row_bytes
 from stemrepro.report.results import pick
-from stemrepro.report.style import LESS, PLAIN, SMALL, SMALLEST, headline, sheet
+from stemrepro.report.style import LESS, PLAIN, SMALL, headline, sheet
 from stemrepro.verdicts.effect import Untested
 
 MODELS = {"llama-3.2-1b": ("1B", PLAIN), "mobilellm-350m": ("350M", "#bdbdbd")}
@@ -55,7 +55,7 @@ def draw_bars(axes: Axes, rows: pd.DataFrame, looks: dict[str, tuple[str, str]],
         label, colour = looks[what]
         values = pick(rows, what=what).set_index("x").loc[names, "value"]
         bars = axes.barh(np.arange(len(names)) + 0.4 * place - 0.2, values, 0.38, color=colour, label=label)
-        axes.bar_label(bars, [form.format(value) for value in values], fontsize=SMALLEST, padding=2)
+        axes.bar_label(bars, [form.format(value) for value in values], fontsize=SMALL, padding=2)
     axes.set_yticks(range(len(names)), [name.replace(", cache", ",\ncache") for name in names], fontsize=SMALL)
     axes.invert_yaxis()
     axes.margins(x=0.2)

@@ -30,7 +30,7 @@ from stemrepro.report.style import (
     GAIN,
     LESS,
     PLAIN,
-    SMALLEST,
+    SMALL,
     draw_means,
     error_bars,
     headline,
@@ -232,13 +232,20 @@ def draw_stack(axes: Axes, data: pd.DataFrame) -> None:
 def front(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw STEM's gap along tokens per parameter with others', and its two parts on each other."""
     figure, grid = sheet(
-        "ab", 3.3, {"a": "What STEM gains on dense (hollow: wider)", "b": "Where STEM full's gain is from"}
+        "ab", 3.5, {"a": "What STEM gains on dense (hollow: wider)", "b": "Where STEM full's gain is from"}
     )
     relative, parts = grid.values()
     draw_gaps(relative, data, scores)
     draw_stack(parts, data)
     roomy(parts)
+    say(figure, data, scores)
     return figure
+
+
+def say(figure: Figure, data: pd.DataFrame, scores: Scores) -> None:
+    """Write above a figure that STEM stays ahead, where it does at the last rung."""
+    last = pick(data, panel="gap, %").groupby("what").last()
+    headline(figure, HEADLINE, bool((last["ci_low"] > 0).all()), scores.recipe.title)
 
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
@@ -252,8 +259,7 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     }
     figure, grid = sheet("aa;bc;de", 8.4, titles)
     draw_gaps(grid["a"], data, scores)
-    last = pick(data, panel="gap, %").groupby("what").last()
-    headline(figure, HEADLINE, bool((last["ci_low"] > 0).all()), scores.recipe.title)
+    say(figure, data, scores)
     above_law = f"{LESS}, loss above dense's\nfitted law (nats/token)"
     for axes, ends, label in (
         (grid["b"], draw_parts(grid["b"], data), f"lead (nats/token), {BETTER}"),
@@ -263,7 +269,7 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     ):
         axes.axhline(0, color="black", lw=0.6)
         along(axes, data, label)
-        axes.tick_params(axis="x", labelsize=SMALLEST)
+        axes.tick_params(axis="x", labelsize=SMALL)
         name_ends(axes, ends)
     return figure
 

@@ -24,8 +24,10 @@ WIDTH = 7.4
 """Inches: of a figure, which is that of a page's text."""
 FOOT = 0.13
 """Inches below a figure for its small print."""
-SMALL, SMALLEST = 7, 6.5
-"""Points of names and notes in a panel, and of the smallest letters anywhere."""
+EDGE = 0.008
+"""Share of a figure's width that stays free at its left, as a browser's letters are wider than those measured here."""
+SMALL = 7
+"""Points of the smallest letters: names and notes in a panel."""
 ARM_COLOUR: dict[str, str] = {}
 ARM_MARKER: dict[str, str] = {}
 ARM_DASHES: dict[str, Any] = {}
@@ -61,7 +63,7 @@ def use_style(arms: dict[str, Arm]) -> None:
     mpl.rc("font", family="DejaVu Sans")
     mpl.rc("axes", titleweight="bold", titlesize="medium", titlelocation="left")
     mpl.rc("axes.spines", top=False, right=False)
-    mpl.rc("legend", frameon=False, fontsize=SMALLEST, title_fontsize=SMALLEST)
+    mpl.rc("legend", frameon=False, fontsize=SMALL, title_fontsize=SMALL)
     mpl.rc("lines", linewidth=1.1, markersize=4.5)
     mpl.rc("errorbar", capsize=2)
 
@@ -89,7 +91,7 @@ def sheet(
         options: of matplotlib's subplot_mosaic.
     """
     figure, grid = plt.subplot_mosaic(layout, figsize=(WIDTH, height), layout="constrained", **options)
-    figure.get_layout_engine().set(rect=(0, FOOT / height, 1, 1 - FOOT / height))
+    figure.get_layout_engine().set(rect=(EDGE, FOOT / height, 1 - EDGE, 1 - FOOT / height))
     for letter, title in titles.items():
         grid[letter].set_title(f"{letter}  {title}")
     return figure, grid
@@ -142,7 +144,7 @@ def draw_band(
 
 def note(axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], **looks: Any) -> None:
     """Write words next to a point, so many points of print off it."""
-    plain: dict[str, Any] = {"textcoords": "offset points", "fontsize": SMALLEST, "va": "center"}
+    plain: dict[str, Any] = {"textcoords": "offset points", "fontsize": SMALL, "va": "center"}
     axes.annotate(words, at, offset, **plain | looks)
 
 
@@ -183,7 +185,7 @@ def headline(figure: Figure, message: str, shown: bool, question: str) -> None:
 
 def footer(figure: Figure, text: str) -> None:
     """Write small print under a figure: scale and seeds."""
-    figure.text(0.995, 0.003, text, ha="right", va="bottom", fontsize=SMALLEST, color=PLAIN)
+    figure.text(0.995, 0.003, text, ha="right", va="bottom", fontsize=SMALL, color=PLAIN)
 
 
 def settle(figure: Figure) -> None:

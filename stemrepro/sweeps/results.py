@@ -74,11 +74,12 @@ def rate_axis(axes: Axes) -> None:
 def draw_rates(rows: pd.DataFrame) -> Figure:
     """Draw the loss against the learning rate, a panel for each arm."""
     columns = min(4, rows["arm"].nunique())
-    looks = {"kind": "line", "errorbar": None, "height": 1.8, "marker": "o"}
+    looks = {"kind": "line", "errorbar": None, "height": 1.9, "aspect": min(1.6, WIDTH / columns / 1.9), "marker": "o"}
     grid = sns.relplot(rows, x="learning_rate", y="prose", col="arm", col_wrap=columns, **looks)
     grid.set_titles("{col_name}").set_axis_labels("learning rate", "tune loss (nats/token)")
     for axes in grid.axes.flat:
         rate_axis(axes)
+    grid.figure.set_layout_engine("constrained")
     return grid.figure
 
 
@@ -108,6 +109,7 @@ def write_results(sweep: Sweep, table: pd.DataFrame, folder: Path) -> pd.DataFra
         return best
     use_style({})
     figure = draw_rates(rows) if len(fields(rows)) < 2 else draw_trials(rows, best)
+    figure.suptitle(sweep.title, x=0.01, ha="left", weight="bold", fontsize=10)
     settle(figure)
     atomic_write(folder / "figure.svg", render(figure, "svg"))
     plt.close(figure)

@@ -18,7 +18,7 @@ from matplotlib.patches import Patch
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from stemrepro.report.style import SMALLEST
+from stemrepro.report.style import SMALL
 
 APART = 12
 """Of CIE lightness, 0 to 100, by which two colours differ that nothing else tells apart."""
@@ -69,7 +69,7 @@ def about_words(figure: Figure) -> list[str]:
     outside = [words for words, _, box in seen if (box.p0 < edge.p0).any() or (box.p1 > edge.p1).any()]
     problems = [f"'{words}' leaves the figure" for words in outside]
     problems += [
-        f"'{words}' has {text.get_fontsize():g} points" for words, text, _ in seen if text.get_size() < SMALLEST
+        f"'{words}' has {text.get_fontsize():g} points" for words, text, _ in seen if text.get_size() < SMALL
     ]
     pairs = overlapping([box for *_, box in seen])
     return problems + [f"'{seen[one][0]}' and '{seen[two][0]}' overlap" for one, two in pairs]
