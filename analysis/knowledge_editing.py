@@ -1,5 +1,5 @@
 """Fig. 4 and 7 as measurements: how often other rows edit an answer, against controls, by lengths, layers and
-relations; shares of cases that were known before. Dense has no rows: what its up-projections give is swapped.
+relations. Dense has no rows: what its up-projections give is swapped.
 """
 
 import numpy as np
@@ -60,12 +60,6 @@ FRONT = (
 )
 PARTS = 1000
 """Parts of a probability that its scores, which are of 16 bits, tell apart."""
-PROBABLE = {
-    "before": "before the edit",
-    "rows": "rows swapped",
-    "input": "input embedding\nswapped",
-    "both": "both: the target's\nown prompt",
-}
 MOVED = "target's answer first (%)"
 
 
@@ -164,21 +158,6 @@ def draw_layers(axes: Axes, data: pd.DataFrame) -> None:
     axes.xaxis.get_major_locator().set_params(integer=True)
 
 
-def draw_probabilities(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw probabilities of the source's answer, in grey, and of the target's, before the edit and after it."""
-    places = list(PROBABLE)
-    for field, words, colour, shift in (
-        ("old", "the source's answer", PLAIN, -0.2),
-        ("new", "the target's answer", ARM_COLOUR[MAIN], 0.2),
-    ):
-        rows = pick(data, panel=field, what=MAIN)
-        at = np.array([places.index(name) for name in rows["x"]]) + shift
-        percent = 100 * rows[["value", "ci_low", "ci_high"]]
-        bars(axes, at, percent, colour)
-        note(axes, words, (0, at[0]), (3, 0), color="white")
-    rows_of(axes, list(PROBABLE.values()), "probability (%)")
-
-
 def draw_pair(axes: Axes, data: pd.DataFrame, source: str, target: str) -> list[str]:
     """Draw probabilities of two countries' capitals before and after edits; return both names, the source's first."""
     rows, methods = pick(data, panel=f"{source} to {target}"), PAIRS[source, target]
@@ -212,12 +191,12 @@ def front(data: pd.DataFrame, scores: Scores) -> Figure:
 
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
-    """Draw four panels: what is swapped, lengths of names, layers, probabilities of both answers."""
+    """Draw four panels: what is swapped, lengths of names, layers, relations."""
     titles = {
         "a": "What is swapped",
         "b": "STEM full: other lengths",
         "c": "STEM full: how many layers",
-        "d": "STEM full: both answers",
+        "d": "STEM full: by relation",
     }
     figure, grid = sheet("ab;cd", 5.2, titles)
     arms = list(scores.recipe.arms)
@@ -226,7 +205,9 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     note(grid["a"], NO_TABLE, (success.loc[("dense", "rows"), "ci_high"], arms.index("dense") - 0.2), (22, 0))
     draw_lengths(grid["b"], data)
     draw_layers(grid["c"], data)
-    draw_probabilities(grid["d"], data)
+    relations = pick(data, panel="by relation").set_index(["x", "what"])
+    names = {name: name for name in relations.index.get_level_values(0)}
+    draw_swaps(grid["d"], relations, names, [ARM_COLOUR[MAIN]] * len(names))
     shown = success.loc[(MAIN, "rows"), "ci_low"] > 50 and success.loc[("dense", "input"), "ci_low"] > 90
     headline(figure, HEADLINE, bool(shown), scores.recipe.title)
     return figure

@@ -193,7 +193,9 @@ class Recipe(Strict):
         claims = [("claim", key, claim) for key, claim in self.claims.items()]
         for kind, key, one in claims + [("estimate", key, estimate) for key, estimate in self.estimates.items()]:
             if strange := [arm for arm in one.arms if self.arms and arm not in self.arms]:
-                raise ValueError(f"{kind} '{key}' names arm '{strange[0]}', which is not among the recipe's arms")
+                raise ValueError(
+                    f"{kind} '{key}' names arm '{strange[0]}', which is not among 'arms' ({', '.join(self.arms)})"
+                )
             if kind == "estimate" and key in self.claims:
                 raise ValueError(f"estimate '{key}' has the name of a claim")
             other = asked.setdefault((metric_text(one.metric), frozenset(one.arms)), key)

@@ -112,6 +112,9 @@ class EditSession:
                 raise unknown("country", name, self.names, "the run's text")
         question = ask(self.tokenizer, prompt, source, "")
         aim = ask(self.tokenizer, prompt.replace(source, target), target, "")
+        lengths = len(question.places), len(aim.places)
+        if scheme == "auto":
+            scheme = "one-to-one" if lengths[0] == lengths[1] else "average"
         tables = patched_modules(self.model)
         if not tables:
             raise UserError("this run's model has neither tables nor up-projections whose output could be exchanged")
@@ -133,5 +136,5 @@ class EditSession:
             aim=self._answer(aim, top, count),
             by_layer=tuple((float(dose[old]), float(dose[new])) for dose in doses),
             scheme=scheme,
-            lengths=(len(question.places), len(aim.places)),
+            lengths=lengths,
         )
