@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from stemrepro.measures.knowledge import before, recall, share_of, trials
+from stemrepro.measures.knowledge import before, recall, share_of, spill, trials
 from stemrepro.measures.reading import arm_table, array
 from stemrepro.measures.scores import Scores
 from stemrepro.report.results import mean_row, pick
@@ -55,11 +55,12 @@ PAIRS = {
 }
 """Two countries whose names have as many tokens, and two with a longer source: what `front` shows of their capitals."""
 FRONT = (
-    "With Germany's rows Berlin is the likeliest capital of Spain;\n"
-    "a longer name moves furthest with copies of the row, in the mean"
+    "With Germany's rows Berlin overtakes Madrid as the capital of Spain;\n"
+    "a longer name moves furthest with copies of the row (means)"
 )
 PARTS = 1000
 """Parts of a probability that its scores, which are of 16 bits, tell apart."""
+OTHERS = "all others, where\nthe capital moves"
 MOVED = "target's answer first (%)"
 
 
@@ -108,6 +109,8 @@ def collect(scores: Scores) -> pd.DataFrame:
         rows += [mean_row(field, MAIN, method, share_of(scores, MAIN, field, method), 100) for field in ("new", "old")]
     for method in ("rows", "input"):
         rows += _by_relation(scores, method)
+        row = mean_row("by relation", method, OTHERS, spill(scores, MAIN, MAIN, method))
+        rows.append(row | {end: 50 + row[end] for end in ("value", "ci_low", "ci_high")})
     for (source, target), methods in PAIRS.items():
         rows += _pair_rows(scores, source, target, list(methods))
     return pd.DataFrame(rows)

@@ -37,7 +37,7 @@ COMPARED = {
 }
 """Arms that are compared with dense, at the widths that have them, with names."""
 HEADLINE = "STEM full wins at equal training, not at equal size;\nlarger models, which others trained, gain less"
-LEADS = "STEM leads dense at every width here; in larger models, which others trained,\nits lead is smaller"
+LEADS = "STEM leads dense in the mean at every width here; in larger models, which others trained,\nits lead is smaller"
 LEAD = f"loss below dense's\n(% of bits per byte), {BETTER}"
 
 
@@ -61,6 +61,9 @@ def collect(scores: Scores) -> pd.DataFrame:
         there = [arm for arm in COMPARED if trained(recipe, arm, size.variant)]
         if len(there) > 1:
             rows += [mean_row("compared", arm, size.width, lead(scores, "dense", arm, size.variant)) for arm in there]
+        if {"stem-full", "dense-equal-size"} <= set(there):  # both may have more seeds than dense
+            direct = loss(scores, "stem-full", "dense-equal-size", "prose", at=size.variant)
+            rows.append(mean_row("equal size", "dense-equal-size", size.width, direct))
     for name in recipe.variants:
         variant = scores.catalog.variants[name]
         if variant.table_rate != 1:
@@ -116,6 +119,7 @@ def draw_sizes(axes: Axes, data: pd.DataFrame) -> None:
             style = {"color": ARM_COLOUR[arm], "mfc": "white", "marker": marker or ARM_MARKER[arm], "ms": size}
             axes.plot(x, rows["value"], ls="none", **style)
             label = f"{ARM_LABEL[arm]}, {whose}"
+            axes.plot(x, rows["value"], color=ARM_COLOUR[arm], lw=0.5, ls=":")  # one name for marks of one source
             note(axes, label, (x.iloc[-1], rows["value"].iloc[-1]), (6, 0), color=ARM_COLOUR[arm])
     axes.axvspan(max(1e6, 1.5 * widest), 1e8, color=FAINT, lw=0)
     note(axes, "no runs", (1e7, 0.95), (0, 0), xycoords=axes.get_xaxis_transform(), color=PLAIN, ha="center")
@@ -218,9 +222,13 @@ def front(data: pd.DataFrame, scores: Scores) -> Figure:
     titles = {"a": f"At {dense / 1e6:.2f}M parameters", "b": "At every size that was measured"}
     figure, grid = sheet("cc;ab", 3.9, titles, width_ratios=(1, 1.1), height_ratios=(0.16, 1))
     bars = draw_bars(grid["a"], data)
-    shown = (
-        bars.loc["dense-equal-size", "value"] > bars.loc["stem-full", "value"] and bars.loc["stem-full", "ci_low"] > 0
+    direct = pick(data, panel="equal size").iloc[0]
+    words = (
+        f"dense of its size ends {direct['value']:.3f} nats\nbelow STEM full "
+        f"({direct['ci_low']:.3f} to {direct['ci_high']:.3f},\n{direct['count']:.0f} pairs of runs)"
     )
+    note(grid["a"], words, (0.98, 0.06), (0, 0), xycoords="axes fraction", ha="right", va="bottom", color=PLAIN)
+    shown = direct["ci_low"] > 0 and bars.loc["stem-full", "ci_low"] > 0
     headline(figure, HEADLINE, bool(shown and less_elsewhere(data)), scores.recipe.title)
     draw_equations(grid["c"])
     axes = grid["b"]

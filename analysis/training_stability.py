@@ -80,6 +80,8 @@ def spike_rows(scores: Scores) -> list[dict]:
         rows += [{"panel": "loss", "what": arm, "x": at, "value": runs[seed, at]} for arm, runs in losses.items()]
         rows.append({"panel": "limit", "what": "dense", "x": at, "value": limits[at]})
     for arm, runs in losses.items():
+        count = sum(len(spike_steps(run)) for run in runs)
+        rows.append({"panel": "spikes, all runs", "what": arm, "x": len(runs), "value": count})
         steps = [at for at in spike_steps(runs[seed]) if at in around]
         rows += [{"panel": "spike", "what": arm, "x": at, "value": runs[seed, at]} for at in steps]
     return rows
@@ -123,7 +125,9 @@ def draw_spike(axes: Axes, data: pd.DataFrame) -> None:
     top = spikes.loc[spikes["value"].idxmax()]
     words = f"spikes: {', '.join(ARM_LABEL[arm] for arm in spikes['what'].unique())}"
     note(axes, words, (float(top["x"]), top["value"]), (6, 0))
-    axes.set(xlabel="training step", ylabel=f"{LESS}, training loss\n(nats/token)")
+    counts = pick(data, panel="spikes, all runs")
+    told = ", ".join(f"{ARM_LABEL[row.what]} {row.value:.0f} in {row.x:.0f}" for row in counts.itertuples())
+    axes.set(xlabel=f"training step\nspikes in all runs: {told}", ylabel=f"{LESS}, training loss\n(nats/token)")
     name_ends(axes, ends)
 
 
