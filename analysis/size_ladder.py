@@ -224,10 +224,10 @@ def front(data: pd.DataFrame, scores: Scores) -> Figure:
     bars = draw_bars(grid["a"], data)
     direct = pick(data, panel="equal size").iloc[0]
     words = (
-        f"dense of its size ends {direct['value']:.3f} nats\nbelow STEM full "
-        f"({direct['ci_low']:.3f} to {direct['ci_high']:.3f},\n{direct['count']:.0f} pairs of runs)"
+        f"dense of its size ends {direct['value']:.3f} nats below STEM full\n"
+        f"({direct['ci_low']:.3f} to {direct['ci_high']:.3f}, {direct['count']:.0f} pairs of runs)"
     )
-    note(grid["a"], words, (0.98, 0.06), (0, 0), xycoords="axes fraction", ha="right", va="bottom", color=PLAIN)
+    note(grid["a"], words, (0, 1.5), (4, 0), color=PLAIN)
     shown = direct["ci_low"] > 0 and bars.loc["stem-full", "ci_low"] > 0
     headline(figure, HEADLINE, bool(shown and less_elsewhere(data)), scores.recipe.title)
     draw_equations(grid["c"])

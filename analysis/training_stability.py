@@ -126,8 +126,11 @@ def draw_spike(axes: Axes, data: pd.DataFrame) -> None:
     words = f"spikes: {', '.join(ARM_LABEL[arm] for arm in spikes['what'].unique())}"
     note(axes, words, (float(top["x"]), top["value"]), (6, 0))
     counts = pick(data, panel="spikes, all runs")
-    told = ", ".join(f"{ARM_LABEL[row.what]} {row.value:.0f} in {row.x:.0f}" for row in counts.itertuples())
-    axes.set(xlabel=f"training step\nspikes in all runs: {told}", ylabel=f"{LESS}, training loss\n(nats/token)")
+    told = ", ".join(f"{ARM_LABEL[row.what]} {row.value:.0f}" for row in counts.itertuples())
+    axes.set(
+        xlabel=f"training step (spikes in all {counts['x'].iloc[0]} runs:\n{told})",
+        ylabel=f"{LESS}, training loss\n(nats/token)",
+    )
     name_ends(axes, ends)
 
 
