@@ -50,7 +50,7 @@ from stemrepro.report.page_parts import cell as escaped
 from stemrepro.report.pages import every_row
 from stemrepro.report.verdicts import not_attempted, read_verdicts, sizes, tally_table
 from stemrepro.report.words import ours, paper
-from stemrepro.verdicts.rule import NOT_TESTED
+from stemrepro.verdicts.rule import NOT_ATTEMPTED, NOT_TESTED
 
 SOURCES = Path("docs/src")
 
@@ -245,6 +245,17 @@ class Numbers:
             budget = "-" if exact else number(self.scale(row["scale"], "tokens_per_parameter"), ".0f")
             cells = [row["sentence"], paper(row), ours(row) if tested else "-", seeds, budget, word]
             lines.append(f"| {' | '.join(map(escaped, cells))} |")
+        return "\n".join(lines)
+
+    def unattempted(self, scale: str) -> str:
+        """List the paper's claims that nothing was run for, with the paper's number and where it stands."""
+        lines = ["| claim | paper | its place | ours |", "|---|---|---|---|"]
+        for row in not_attempted(every_row(scale, self._results), self._catalog):
+            claim = row["claim"]
+            printed = f"{claim.paper.value:+g} {claim.paper.unit}" if claim.paper else "not given"
+            if claim.origin != "control":
+                cells = [claim.sentence, printed, row["item"], NOT_ATTEMPTED]
+                lines.append(f"| {' | '.join(map(escaped, cells))} |")
         return "\n".join(lines)
 
 

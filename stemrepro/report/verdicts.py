@@ -82,7 +82,11 @@ def not_attempted(rows: list[dict[str, Any]], catalog: Catalog) -> list[dict[str
     there = {row["recipe"] for row in rows}
     row = {"verdict": NOT_TESTED, "untested": NOT_ATTEMPTED}
     absent = [recipe for name, recipe in catalog.recipes.items() if name not in there]
-    return [row | {"origin": claim.origin} for recipe in absent for claim in recipe.claims.values()]
+    return [
+        row | {"origin": claim.origin, "claim": claim, "item": recipe.paper_item}
+        for recipe in absent
+        for claim in recipe.claims.values()
+    ]
 
 
 def tally_table(rows: list[dict[str, Any]]) -> list[str]:
