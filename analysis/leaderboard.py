@@ -137,8 +137,7 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
         draw_forest(grid[below[0]], leads, others, LEAD)
         grid[below[0]].set_yticks(range(len(others)), [short(arm) for arm in others])
     dense = data.set_index(["panel", "x", "what"]).loc[("parameters", FLOPS, "dense"), "value"]
-    first = [alone_in_front(data, track) for track in (FLOPS, SIZE)]
-    ahead = f"First at equal FLOPs: {first[0]}. First at equal size: {first[1]}"
+    first = alone_in_front(data, FLOPS)
     at = f"(at {size(dense, scores.scale.training.tokens)})"
-    headline(figure, f"{ahead}\n{at}", None not in first, f"{scores.recipe.title}\n{at}")
+    headline(figure, f"First at equal FLOPs: {first}\n{at}", first is not None, f"{scores.recipe.title}\n{at}")
     return figure

@@ -1,5 +1,6 @@
 """An arm and a recipe to start from: valid as they are written, and meant to be edited."""
 
+import re
 import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -143,7 +144,7 @@ def new_method(name: str, folder: Path = RECIPES) -> list[str]:
     file, study = folder / f"{name}.yaml", folder / "sweeps" / f"{name}.yaml"
     figure, common = ANALYSES / f"{name}.py", folder / "sweeps" / "leaderboard.yaml"
     _check_free(name, file, study, figure)
-    ffn = f"my/{name}.py:{name.title().replace('_', '')}"
+    ffn = f"my/{name}.py:{re.sub('[_-]', '', name.title())}"
     written = [] if name in load(folder).arms else new_arm(name, ffn, folder)
     place = max(recipe.place for recipe in load(folder).recipes.values()) + 10
     space = read_yaml(common)["space"] | {"arm": [name]}
