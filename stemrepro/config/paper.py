@@ -3,15 +3,13 @@
 A cell is named block/row/column, "table-3-350m/dense/average". A cell without a value was looked for and not found.
 """
 
-import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from stemrepro.common.errors import UserError, unknown
-from stemrepro.common.yaml_records import dumped, parse, read_yaml
+from stemrepro.common.yaml_records import parse, read_yaml
 
 Confidence = Literal["read", "secondary", "figure", "inferred"]
 CONFIDENCES: tuple[Confidence, ...] = ("read", "inferred", "secondary", "figure")
@@ -92,13 +90,6 @@ class Paper:
             source=cell.source or general.source or block.source,
             confidence=cell.confidence or general.confidence or block.confidence,
         )
-
-    def listing(self) -> Iterator[dict[str, Any]]:
-        """Yield every cell with its name, and item and title of its block."""
-        for name, block in self.blocks.items():
-            for row, column in itertools.product(block.rows, block.columns):
-                cell = f"{name}/{row}/{column}"
-                yield {"cell": cell, "item": block.item, "title": block.title} | dumped(self.cell(cell))
 
     def value(self, name: str) -> float:
         """Return the number in a cell, NaN where the paper has none."""
