@@ -10,19 +10,20 @@ import pytest
 
 from stemrepro.cli import estimate
 from stemrepro.measures.catalog import load
+from stemrepro.model.cost import parameter_counts
 from stemrepro.pipeline.plan import make_plan
 from tests.conftest import ROOT, copy_recipes
 
 PAGE = (ROOT / "docs/cluster.md").read_text(encoding="utf-8")
-SECTION = PAGE.partition("\n## One night on 8 H100s\n")[2].partition("\n## ")[0]
+SECTION, PILOT = (
+    PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0] for title in ("One night on 8 H100s", "The pilot")
+)
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    """The folder in which the page's first block was run, and what it printed."""
-    folder = tmp_path_factory.mktemp("night")
+def run_block(section, folder):
+    """Run a section's first block in a folder, and return what it printed."""
     copy_recipes(folder, "pretraining_350m")
-    block = re.search(r"```sh\n(.*?)```", SECTION, re.DOTALL)[1]
+    block = re.search(r"```sh\n(.*?)```", section, re.DOTALL)[1]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-euc", block],
@@ -32,7 +33,14 @@ def written(tmp_path_factory):
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return folder, done.stdout
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The folder in which the page's first block was run, and what it printed."""
+    folder = tmp_path_factory.mktemp("night")
+    return folder, run_block(SECTION, folder)
 
 
 def test_the_files_of_the_page_are_planned_at_the_cost_that_it_names(written):
@@ -65,3 +73,22 @@ def test_the_commands_of_the_page_exist_and_it_says_what_is_unproven():
     assert SECTION.count("\n") < 45
     asked = set(re.findall(r"stemrepro (\w+)", SECTION)) - {"tonight"}
     assert asked == {"new", "plan", "data", "train", "score", "analyse"}
+
+
+def test_the_pilot_is_planned_at_the_cost_that_its_page_names(tmp_path):
+    said = run_block(PILOT, tmp_path)
+    *flops, hours = re.search(
+        r"# (\S+), (\S+) and (\S+) FLOPs: (\d+) hours of one H100 at 40% of its peak", PILOT
+    ).groups()
+    assert re.findall(r" tokens, (\S+) FLOPs: ", said) == flops
+    catalog, seconds = load(tmp_path / "recipes"), 0.0
+    for size, parameters in (("30m", 30e6), ("60m", 60e6), ("125m", 125e6)):
+        plan = make_plan(f"pilot-{size}", (), catalog)
+        seconds += estimate.estimate(plan)["flops"] / estimate.GPU_FLOPS
+        total = {address.arm: parameter_counts(run.model)["total"] for address, run in plan.runs.items()}
+        assert total["dense"] == pytest.approx(parameters, rel=0.02)
+        assert total["dense-third-size"] == pytest.approx(total["stem-third"], rel=0.001)
+        tokens = {run.training.tokens for run in plan.runs.values()}
+        assert tokens.pop() / total["dense"] == pytest.approx(36, rel=0.01)
+        assert {run.trained for run in plan.runs.values()} == {(0, 1, 2)}
+    assert abs(seconds / 3600 - int(hours)) < 2

@@ -71,11 +71,12 @@ def ranges(layers: tuple[int, ...]) -> str:
 def line(plan: Plan) -> str:
     """Return the estimate of a plan in one line."""
     cost, variants = estimate(plan), len({address.variant for address in plan.runs})
+    arms = {address.arm for address in plan.runs}
     time = f"about {duration(cost['seconds'])} of training on this machine's CPU"
     if cost["seconds"] > MANY:
         time += f", or {cost['flops'] / GPU_FLOPS / 86_400:,.1f} days of one H100 at 40% of its peak"
     return (
-        f"{plan.name}: {cost['runs']} runs ({len(plan.runs)} arms at {variants} variants), {cost['tokens']:,} tokens, "
+        f"{plan.name}: {cost['runs']} runs ({len(arms)} arms at {variants} variants), {cost['tokens']:,} tokens, "
         f"{cost['flops']:.2g} FLOPs: {time}, {cost['disk'] / 1e6:,.0f} MB in runs/"
     )
 

@@ -71,5 +71,12 @@ def test_the_page_names_all_three(session, names):
     prompt = f"The capital of {source} is"
     show(session.edit(prompt, source, target), prompt, source, target, console)
     page = console.export_text()
-    for words in (prompt, f"{source} (before)", f"reading {target}", "its own prompt", "lowest 3", "scheme: one-to-one"):
+    for words in (
+        prompt,
+        f"{source} (before)",
+        f"reading {target}",
+        "its own prompt",
+        "lowest 3",
+        "scheme: one-to-one",
+    ):
         assert words in page

@@ -68,9 +68,7 @@ def about_words(figure: Figure) -> list[str]:
     seen, edge = texts(figure), figure.bbox.padded(1)
     outside = [words for words, _, box in seen if (box.p0 < edge.p0).any() or (box.p1 > edge.p1).any()]
     problems = [f"'{words}' leaves the figure" for words in outside]
-    problems += [
-        f"'{words}' has {text.get_fontsize():g} points" for words, text, _ in seen if text.get_size() < SMALL
-    ]
+    problems += [f"'{words}' has {text.get_fontsize():g} points" for words, text, _ in seen if text.get_size() < SMALL]
     pairs = overlapping([box for *_, box in seen])
     return problems + [f"'{seen[one][0]}' and '{seen[two][0]}' overlap" for one, two in pairs]
 
