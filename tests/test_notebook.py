@@ -2,9 +2,11 @@
 
 import ast
 import base64
+import csv
 import json
 import re
 import textwrap
+from collections import Counter
 
 import pytest
 
@@ -102,3 +104,13 @@ def test_links_of_the_notebook_lead_somewhere():
     links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith("http")]
     assert links
     assert [link for link in links if not (NOTEBOOK.parent / link).exists()] == []
+
+
+def test_the_stored_table_counts_todays_claims():
+    """The last table was drawn when the notebook was run; claims may have changed since."""
+    told = "".join(OUTPUTS[-1]["data"]["text/plain"])
+    counts = Counter((row["origin"], row["verdict"]) for row in csv.DictReader((ROOT / "results/claims.csv").open()))
+    for line in told.splitlines()[2:]:
+        origin, *numbers = line.split()
+        wanted = [counts[origin, verdict] for verdict in ("supported", "contradicted", "undecided", "not tested")]
+        assert [int(number) for number in numbers] == wanted
