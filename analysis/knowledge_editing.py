@@ -109,8 +109,8 @@ def collect(scores: Scores) -> pd.DataFrame:
         rows += [mean_row(field, MAIN, method, share_of(scores, MAIN, field, method), 100) for field in ("new", "old")]
     for method in ("rows", "input"):
         rows += _by_relation(scores, method)
-        row = mean_row("by relation", method, OTHERS, spill(scores, MAIN, MAIN, method))
-        rows.append(row | {end: 50 + row[end] for end in ("value", "ci_low", "ci_high")})
+    row = mean_row("by relation", "rows", OTHERS, spill(scores, MAIN, MAIN, "rows"))
+    rows.append(row | {end: 50 + row[end] for end in ("value", "ci_low", "ci_high")})
     for (source, target), methods in PAIRS.items():
         rows += _pair_rows(scores, source, target, list(methods))
     return pd.DataFrame(rows)
@@ -131,9 +131,11 @@ def rows_of(axes: Axes, names: list[str], xlabel: str) -> None:
 def draw_swaps(axes: Axes, rows: pd.DataFrame, names: dict[str, str], colours: list[str]) -> None:
     """Draw success by the target's rows, filled, and by its input embedding, by name and method."""
     for method, shift in (("rows", -0.2), ("input", 0.2)):
-        means = rows.loc[[(name, method) for name in names]]
-        bars(axes, np.arange(len(names)) + shift, means, colours, hollow=method == "input")
-        for at, (value, end) in enumerate(zip(means["value"], means["ci_high"], strict=True)):
+        means = rows.reindex([(name, method) for name in names])
+        there = np.flatnonzero(means["value"].notna())
+        shown = [colours[at] for at in there]
+        bars(axes, there + shift, means.iloc[there], shown, hollow=method == "input")
+        for at, value, end in zip(there, means["value"].iloc[there], means["ci_high"].iloc[there], strict=True):
             note(axes, f"{value:.0f}%", (end, at + shift), (3, 0))
     rows_of(axes, list(names.values()), MOVED)
     axes.set_xlim(right=118)  # room for numbers

@@ -104,7 +104,7 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     titles = {
         "a": f"Gain after {tokens:.2g}M tokens",
         "b": "By count of the token",
-        "c": "STEM full, by vocabulary",
+        "c": "Full, by vocabulary",
     }
     figure, grid = sheet("ab;ac", 5.8, titles, width_ratios=(1.3, 1))
     axes = grid["a"]

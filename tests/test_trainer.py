@@ -78,6 +78,11 @@ def test_the_pilots_deviations_are_those_of_our_pairs():
     deviations = (rows["ci_high"] - rows["value"]) * np.sqrt(rows["count"]) / stats.t.ppf(0.975, rows["count"] - 1)
     spread = said(r"standard deviations of ([\d.]+) to ([\d.]+) nats")
     assert [round(deviations.min(), 2), round(deviations.max(), 2)] == spread
+    claims = pd.read_csv(ROOT / "results/claims.csv").query(
+        "recipe == 'token_ladder' and kind == 'greater' and origin == 'paper'"
+    )
+    longest = [np.std([float(value) for value in text.split()], ddof=1) for text in claims["differences"]]
+    assert said(r"and up to ([\d.]+) after") == [round(max(longest), 2)]
     at, *apart = said(r"At ([\d.]+) three seeds tell apart what differs by ([\d.]+) nats, five .*? by ([\d.]+)")
     for seeds, least in zip((3, 5), apart, strict=True):
         assert least == pytest.approx(at * stats.t.ppf(0.975, seeds - 1) / seeds**0.5, rel=0.02)
