@@ -27,7 +27,7 @@ def collect(scores: Scores) -> pd.DataFrame:
     dense, _ = run_settings(
         Address(MAIN, "dense"), scores.catalog.arms["dense"], scores.catalog.variant(MAIN), scores.scale
     )
-    for variant in recipe.variants:
+    for variant in dict.fromkeys([*recipe.variants, recipe.compare_at]):
         tokens = scores.catalog.variant(variant).at(scores.scale).training.tokens
         x, losses = tokens / parameter_counts(dense)["total"], [arm_losses(scores, arm, variant) for arm in ARMS]
         for arm, one in zip(ARMS, losses, strict=True):
