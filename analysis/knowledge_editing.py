@@ -181,15 +181,17 @@ def draw_pair(axes: Axes, data: pd.DataFrame, source: str, target: str) -> list[
 
 def front(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw one edit between names of one length and one between names of two lengths."""
-    there = [pair for pair in PAIRS if len(pick(data, panel=" to ".join(pair)))]
-    letters = "ab"[: len(there)]
-    titles = {letter: f"{source} reads {target}" for letter, (source, target) in zip(letters, there, strict=True)}
-    figure, grid = sheet(letters, 3.2, titles)
-    shown = len(there) == len(PAIRS)
-    for letter, pair in zip(letters, there, strict=True):
+    titles = {letter: f"{source} reads {target}" for letter, (source, target) in zip("ab", PAIRS, strict=True)}
+    figure, grid = sheet("ab", 3.2, titles)
+    shown = True
+    for letter, (pair, best) in zip("ab", zip(PAIRS, ("rows", "longer-copy"), strict=True), strict=True):
+        rows = pick(data, panel=" to ".join(pair))
+        if rows.empty:  # another text may have other cases
+            note(grid[letter], "no such case here", (0.5, 0.5), (0, 0), xycoords="axes fraction", ha="center")
+            shown = False
+            continue
         old, new = draw_pair(grid[letter], data, *pair)
-        means = pick(data, panel=" to ".join(pair)).set_index(["what", "x"])["value"]
-        best = list(PAIRS[pair])[1 if pair == there[0] else -1]
+        means = rows.set_index(["what", "x"])["value"]
         shown &= means[new, best] > means[old, best]
     headline(figure, FRONT, bool(shown), scores.recipe.title)
     return figure
