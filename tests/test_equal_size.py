@@ -19,7 +19,11 @@ def test_dense_of_equal_size_is_as_far_below_as_its_losses_are(catalog, tmp_path
     stem = 3.5 + 0.01 * np.random.default_rng(0).standard_normal(5)
     losses = {"stem-full": stem, "dense-equal-size": stem - BELOW + 0.001 * np.arange(-2, 3)}
     arms = {
-        str(address): {"prose": dict(enumerate(losses[address.arm])), "parameters": 571_000, "steps": STEPS[address.variant]}
+        str(address): {
+            "prose": dict(enumerate(losses[address.arm])),
+            "parameters": 571_000,
+            "steps": STEPS[address.variant],
+        }
         for address in catalog.recipe("equal_size").wanted()
     }
     write_arms(tmp_path / "scores/equal", arms)
