@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.config.paper import Paper
+from stemrepro.measures.audit import granularity, scorer
 from stemrepro.measures.comparison import loss
 from stemrepro.measures.scores import Scores
 from stemrepro.report.forest import cost_rows, draw_forest, draw_robustness, mark_settings, name_rows, robustness_rows
@@ -26,8 +27,6 @@ PLACES = {
     "stem-shifted": "STEM 1/3, tables one\nlayer further up",
 }
 """What a table does in a third of the layers."""
-TWO_SCORERS = ("stem-half", "stem-full", "hash-moe")
-"""Rows of the paper's table whose shares fit no count of the tasks' items, as dense's do (recipes/paper_audit.yaml)."""
 PAPER = {"gate-replaced": "table-3-ablations/gate-replaced", "stem-dagger": "table-3-ablations/stem-dagger"}
 
 
@@ -83,8 +82,10 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     draw_robustness(loss, data, order, shift=0.2)
     paper = pick(data, panel="paper")
     places = [order.index(arm) for arm in paper["what"]]
+    printed = scores.catalog.paper
+    checked = set(granularity(printed).query("block == 'table-3-350m'")["row"])  # whose accuracies tell the scorer
     for place, arm, value in zip(places, paper["what"], paper["value"], strict=True):
-        mixed = arm in TWO_SCORERS
+        mixed = arm in checked and scorer(printed, f"table-3-350m/{arm}") != scorer(printed, "table-3-350m/dense")
         accuracy.plot(value, place, "d", mfc="white" if mixed else "black", mec="black", ms=6)
         words = f"{value:+.1f}{'*' * mixed}"
         note(accuracy, words, (value, place), (0, 9), ha="center")

@@ -222,7 +222,8 @@ def front(data: pd.DataFrame, scores: Scores) -> Figure:
     titles = {"a": f"At {dense / 1e6:.2f}M parameters", "b": "At every size that was measured"}
     figure, grid = sheet("cc;ab", 3.9, titles, width_ratios=(1, 1.1), height_ratios=(0.16, 1))
     bars = draw_bars(grid["a"], data)
-    direct = pick(data, panel="equal size").iloc[0]
+    direct = pick(data, panel="equal size")
+    direct = direct[direct["x"].astype(float) == 1].iloc[0]
     words = (
         f"dense of its size ends {direct['value']:.3f} nats below STEM full\n"
         f"({direct['ci_low']:.3f} to {direct['ci_high']:.3f}, {direct['count']:.0f} pairs of runs)"

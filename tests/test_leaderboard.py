@@ -8,7 +8,7 @@ from analysis.leaderboard import NO_SHAPE, collect, draw
 from stemrepro.common.errors import UserError
 from stemrepro.measures.base import requirement
 from stemrepro.measures.catalog import load
-from stemrepro.measures.leaderboard import FROZEN, SHAPES, costs, no_gain_of
+from stemrepro.measures.leaderboard import FROZEN, SHAPES, costs, no_gain_of, places
 from stemrepro.measures.protocol import check_one_plan
 from stemrepro.measures.scores import Scores
 from stemrepro.report.style import settle, use_style
@@ -100,3 +100,21 @@ def test_trials_above_the_best_rates_were_stopped():
     above = study[study["learning_rate"] > best["learning_rate"].max() + 1e-9]
     assert set(above["arm"]) == set(best["arm"])
     assert set(above["state"]) == {"pruned"}
+
+
+def test_without_the_bounds_of_shapes_nobody_is_alone_in_front_at_equal_size(catalog, monkeypatch):
+    """docs/leaderboard.md says so; with them, which were set after the results, one method is."""
+    committed = Scores("leaderboard", catalog, "leaderboard", ROOT / "scores/leaderboard")
+    alone = [place.arm for place in places(committed, "equal-size") if place.worst == 1]
+    monkeypatch.setattr("stemrepro.measures.leaderboard.SHAPES", (0.0, np.inf))
+    free = Scores("leaderboard", catalog, "leaderboard", ROOT / "scores/leaderboard")
+    assert (len(alone), [place.arm for place in places(free, "equal-size") if place.worst == 1]) == (1, [])
+
+
+def test_the_studies_had_unlike_initialisations_at_one_point():
+    """docs/leaderboard.md names them."""
+    study = pd.read_csv(ROOT / "results/leaderboard/sweeps/leaderboard/data.csv")
+    point = study.query("state == 'complete' and learning_rate == 0.016 and table_rate_factor == 1")
+    drawn = point.set_index("arm")["table_init"]
+    assert set(drawn[["stem-full", "stem-third", "engram"]]) == {"xavier"}
+    assert set(drawn[["mome", "joint-token-mixture", "gemma-ple"]]) == {"normal"}

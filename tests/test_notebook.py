@@ -110,7 +110,8 @@ def test_the_stored_table_counts_todays_claims():
     """The last table was drawn when the notebook was run; claims may have changed since."""
     told = "".join(OUTPUTS[-1]["data"]["text/plain"])
     counts = Counter((row["origin"], row["verdict"]) for row in csv.DictReader((ROOT / "results/claims.csv").open()))
-    for line in told.splitlines()[2:]:
-        origin, *numbers = line.split()
+    lines = [line.split() for line in told.splitlines()[2:]]
+    assert {origin for origin, *_ in lines} == {origin for origin, _ in counts}
+    for origin, *numbers in lines:
         wanted = [counts[origin, verdict] for verdict in ("supported", "contradicted", "undecided", "not tested")]
         assert [int(number) for number in numbers] == wanted

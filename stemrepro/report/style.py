@@ -172,7 +172,7 @@ def name_ends(axes: Axes, ends: dict[str, tuple[float, str]], apart: float = 0.0
         note(axes, name, (1, place), (4, 0), xycoords="axes fraction", color=colour)
 
 
-def headline(figure: Figure, message: str, shown: bool, question: str) -> None:
+def headline(figure: Figure, message: str, shown: bool = True, question: str = "") -> None:
     """Write a figure's message above it, or its question where the numbers don't show the message.
 
     Args:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from stemrepro.common.files import atomic_write
 from stemrepro.config.scale import TunedSettings
-from stemrepro.report.style import WIDTH, note, render, settle, use_style
+from stemrepro.report.style import WIDTH, headline, note, render, settle, use_style
 from stemrepro.sweeps.trials import Range, Space, Sweep
 
 END = 0.05
@@ -109,7 +109,7 @@ def write_results(sweep: Sweep, table: pd.DataFrame, folder: Path) -> pd.DataFra
         return best
     use_style({})
     figure = draw_rates(rows) if len(fields(rows)) < 2 else draw_trials(rows, best)
-    figure.suptitle(sweep.title, x=0.01, ha="left", weight="bold", fontsize=10)
+    headline(figure, sweep.title)
     settle(figure)
     atomic_write(folder / "figure.svg", render(figure, "svg"))
     plt.close(figure)
