@@ -9,8 +9,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OF_DVC = "DVC_STAGE"
@@ -26,11 +28,23 @@ def _stop(number: int, _: object) -> None:
     raise KeyboardInterrupt(number)
 
 
+def _again(lost: Any) -> None:
+    """Send a stop again that Python met in a destructor or a weak reference's callback, which lose every exception."""
+    if isinstance(lost.exc_value, KeyboardInterrupt) and lost.exc_value.args:
+        main = threading.main_thread().ident
+        again = threading.Timer(0.1, signal.pthread_kill, (main, lost.exc_value.args[0]))  # when that code has ended
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(lost)
+
+
 def hear_stops() -> None:
     """Turn each of the signals into a KeyboardInterrupt with its number, unless nohup or a shell had switched it off.
 
     On Linux the command of a stage also hears SIGTERM when DVC is gone; else it would block the next command.
     """
+    sys.unraisablehook = _again
     if OF_DVC in os.environ:
         _when_parent_ends(signal.SIGTERM)
     for number in STOPS:
