@@ -6,6 +6,7 @@ Variants of recipes say which. Torch isn't imported, as workers' parents need th
 from dataclasses import dataclass
 from pathlib import Path
 
+from stemrepro.common.errors import UserError
 from stemrepro.config.mixes import InventedMix
 from stemrepro.data.integrity import read_index, store_corpus, verified_hash
 
@@ -43,9 +44,15 @@ class Text:
     ratio: float = 1.0
 
 
+def _made(blocks: Path, data: Path) -> Path:
+    if not (blocks / "index.json").exists():
+        raise UserError(f"{blocks} has no text yet; run 'stemrepro data --scale {data.name}' first")
+    return blocks
+
+
 def mid_text(data: Path) -> Text:
     """Return the blend of a scale with other texts. UserError: blocks are missing or garbled."""
-    blocks = data / "mid" / "blocks"
+    blocks = _made(data / "mid" / "blocks", data)
     return Text(blocks, verified_hash(blocks))
 
 
@@ -55,13 +62,13 @@ def own_text(vocab: int, data: Path, people: int = 0) -> Text:
     `data` has `blocks` of the scale itself, others below `vocabularies` and `people`. UserError: they are missing.
     """
     if people:
-        blocks = data / "people" / str(people) / "blocks"
+        blocks = _made(data / "people" / str(people) / "blocks", data)
         return Text(blocks, verified_hash(blocks))
-    scale_blocks = data / "blocks"
+    scale_blocks = _made(data / "blocks", data)
     hashed = verified_hash(scale_blocks)
     if read_index(scale_blocks)["vocab"] == vocab:
         return Text(scale_blocks, hashed)
-    blocks = data / "vocabularies" / str(vocab) / "blocks"
+    blocks = _made(data / "vocabularies" / str(vocab) / "blocks", data)
     # Every vocabulary has the same training documents.
     tokens = [read_index(folder)["splits"]["train"]["tokens"] for folder in (blocks, scale_blocks)]
     return Text(blocks, verified_hash(blocks), tokens[0] / tokens[1])

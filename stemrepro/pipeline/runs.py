@@ -139,6 +139,14 @@ def train(plan: Plan, runs: list[Run], replace: bool = False, tracked: bool = Tr
     left = [run for run in runs if not run.ended]
     if not left:
         return True
+    if left[0].training.accelerator == "gpu":
+        import torch  # which this process needs for no other run
+
+        if not torch.cuda.is_available():
+            raise UserError(
+                f"scale {plan.name} trains on a GPU and torch sees none here; set 'accelerator: cpu' in "
+                f"recipes/scales/{plan.name}.yaml, or train where there is one"
+            )
     if plan.scale.parallel:
         from stemrepro.training.devices import is_rank_zero, join  # torch, which this process needs for no other run
 

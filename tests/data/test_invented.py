@@ -66,5 +66,5 @@ def test_texts_about_other_numbers_of_people(tmp_path):
     assert read_index(tmp_path / "blocks")["splits"]["train"]["tokens"] == 40 * 5 * tokens
     tokenizer = read_tokenizer(tmp_path / "tokenizer.json")
     assert all(len(tokenizer.encode(f" {word}").ids) == 1 for part in words(8, 3, 4).values() for word in part)
-    with pytest.raises(UserError, match=r"people/13/blocks/index\.json is missing"):
+    with pytest.raises(UserError, match=r"people/13/blocks has no text yet; run 'stemrepro data --scale "):
         own_text(vocab, tmp_path, 13)

@@ -13,7 +13,7 @@ from stemrepro.common.workers import Job
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.blend import write_blend
 from stemrepro.pipeline.plan import Planned, make_plan
-from stemrepro.pipeline.runs import asked_runs, by_stage, runs_of, share_of
+from stemrepro.pipeline.runs import asked_runs, by_stage, runs_of, share_of, train
 from stemrepro.training.run import InitFrom
 from tests.conftest import ROOT, TINY
 
@@ -84,6 +84,16 @@ def test_shares_are_whole_even_and_keep_runs_with_what_they_resume_from(make_run
     assert share_of(every[:2], "3/3") == []
 
 
+def test_a_scale_of_gpus_is_not_trained_where_there_is_none(make_run, catalog, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    run = make_run("dense")
+    run = replace(run, training=run.training.model_copy(update={"accelerator": "gpu"}))
+    plan = replace(make_plan("smoke", ("paper_audit",), catalog), name="gpu-smoke")
+    with pytest.raises(UserError, match="scale gpu-smoke trains on a GPU and torch sees none here; set 'accelerator"):
+        train(plan, [run])
+    assert not run.folder.exists()
+
+
 @pytest.mark.parametrize("shard", ["0/2", "3/2", "1"])
 def test_a_shard_is_a_pair_of_numbers(shard):
     with pytest.raises(UserError, match=f"--shard {shard}: give I/N with I from 1 to N"):
@@ -107,7 +117,7 @@ def blended(sample, tmp_path, monkeypatch):
     folder.mkdir(parents=True)
     (folder / "blocks").symlink_to(sample / "blocks")
     plan = make_plan("tiny", ("mid_training",))
-    with pytest.raises(UserError, match=r"mid/blocks/index\.json is missing"):
+    with pytest.raises(UserError, match="data/tiny/mid/blocks has no text yet; run 'stemrepro data --scale tiny'"):
         runs_of(plan)
     place = (sample / "corpus", sample / "tokenizer.json", folder / "mid", tmp_path / "card.md")
     write_blend("mid-sample", plan.blend[0], 4000, *place)
