@@ -51,7 +51,7 @@ class Job:
     """One call of a function in a worker: `function(run, report, **arguments)`.
 
     Attributes:
-        function: "module:function", imported in the worker alone, so that the parent needs no torch.
+        function: "module:function", imported in the worker alone.
         name: what it is called while it runs.
         total: its length; `report(done, loss or nan, tokens per second)` tells its progress.
         cost: of the whole job compared with the others, for the time that is left.

@@ -1,6 +1,6 @@
 """The text of a run: the scale's own, or one in another vocabulary, about other numbers of people, or in a blend.
 
-Variants of recipes say which. Torch isn't imported, as workers' parents need this module.
+Variants of recipes say which.
 """
 
 from dataclasses import dataclass

@@ -140,7 +140,7 @@ def train(plan: Plan, runs: list[Run], replace: bool = False, tracked: bool = Tr
     if not left:
         return True
     if left[0].training.accelerator == "gpu":
-        import torch  # which this process needs for no other run
+        import torch  # slow to import, and only a GPU is asked here
 
         if not torch.cuda.is_available():
             raise UserError(
@@ -148,7 +148,7 @@ def train(plan: Plan, runs: list[Run], replace: bool = False, tracked: bool = Tr
                 f"recipes/scales/{plan.name}.yaml, or train where there is one"
             )
     if plan.scale.parallel:
-        from stemrepro.training.devices import is_rank_zero, join  # torch, which this process needs for no other run
+        from stemrepro.training.devices import is_rank_zero, join  # with Lightning, which is slow to import
 
         join(left[0])
         if not is_rank_zero():
@@ -196,7 +196,7 @@ def by_stage(jobs: list[Job]) -> list[list[Job]]:
 
 def _train_on_devices(jobs: list[Job], replace: bool, done: int) -> None:
     """Train runs one after another in this process, which has joined the others (stemrepro.training.devices)."""
-    from stemrepro.training.devices import is_rank_zero  # torch, which this process needs for no other run
+    from stemrepro.training.devices import is_rank_zero  # with Lightning, which is slow to import
     from stemrepro.training.train import train
 
     if not is_rank_zero():
