@@ -78,6 +78,14 @@ def test_a_method_is_entered_with_what_others_have(folder):
         new_method("mine", folder)
 
 
+def test_the_class_of_a_name_with_hyphens_has_a_name_of_python(folder, tiny):
+    shutil.copy(ROOT / "recipes/leaderboard.yaml", folder)
+    new_method("my-table", folder)
+    arm = load(folder).arms["my-table"]
+    assert arm.ffn == "my/my-table.py:MyTable"
+    build(shaped(tiny.model, arm), 0)
+
+
 def test_an_arm_that_exists_is_entered_as_it_is(folder):
     before = (folder / "arms.yaml").read_bytes()
     assert "my/jtok.py" not in new_method("jtok", folder)
