@@ -69,7 +69,7 @@ def sizes(rows: list[dict[str, Any]]) -> str:
     if not same + other:
         return (
             f"{counts.total()} of the paper's tested results are effects with a size. None can be compared in size: "
-            "the paper's measures, its tokens per parameter or its way of training are others."
+            "the paper uses other measures, other tokens per parameter or another way of training."
         )
     return (
         f"Of the paper's {counts.total()} tested effects {same + other} can be compared in size: {same} is within a "
