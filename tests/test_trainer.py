@@ -88,6 +88,11 @@ def test_the_pilots_deviations_are_those_of_our_pairs():
         assert least == pytest.approx(at * stats.t.ppf(0.975, seeds - 1) / seeds**0.5, rel=0.02)
 
 
+def test_stem_full_and_a_row_were_best_at_the_same_rate_of_tables():
+    best = pd.read_csv(ROOT / "results/leaderboard/sweeps/leaderboard/best.csv").set_index("arm")["table_rate_factor"]
+    assert best[["stem-full", "input-add"]].tolist() == 2 * said(r"both best at (\d+) times the rate")
+
+
 def test_the_pilots_costs_follow_from_its_formula(catalog):
     """Of a model of 125M parameters with 32,000 tokens; "some" is within a twentieth."""
     flops, hours = said(r"these are ([\d.]+e\d+): ([\d.]+) hours of one H100")

@@ -23,9 +23,11 @@ COLUMNS = {panel: NAMES.get(panel, panel.replace(" ", "_")) for panel in (*RANKE
 """Panels of data.csv, and their columns."""
 FOUND = ("rank", "method", "published in", "loss below dense's", "ahead of the next")
 HEAD = (*FOUND, "d_ff / width", "parameters", "active", "FLOPs a token", "bytes of rows", "step time", "seeds")
+MORE = {"time": " A method whose step takes longer reads fewer tokens."}
 INTRODUCTION = f"""# {{title}} At {{size}}
 
-Ways to give a token its own parameters, on the same text, tokens and seeds, each at the settings of its own study.
+Ways to give a token its own parameters, on the same text and seeds, and but for equal time on as many tokens.
+Each method has the settings of its own study. A control without a study has those of its method, or dense's.
 How they are ranked and tuned, what the table can't say, and how to enter a method: [the rules](../docs/leaderboard.md).
 Gain against the bytes of rows that a token reads, and all ranks, as a picture: [figure]({{folder}}/figure.svg).
 As numbers: [{{name}}.csv]({{name}}.csv). Commit, machine and hashes: `{{folder}}/provenance.json`.
@@ -35,6 +37,7 @@ As numbers: [{{name}}.csv]({{name}}.csv). Commit, machine and hashes: `{{folder}
 *Loss below dense's*: in % of dense's bits, with its 95% interval over seeds.
 *Ahead of the next*: the probability that its loss is below that of the method in the next row.
 *d_ff / width*: of the FFN. A row with less than {SHAPES[0]:g} or more than {SHAPES[1]:g} says *shape* and has no rank.
+These bounds were set after the results; without them nobody is alone in front at equal parameters.
 *Active*: parameters without tables and without experts that a token doesn't use.
 *Bytes of rows*: of the table rows that one token reads, at two bytes a number (`stemrepro plan` counts four).
 *Step time*: over dense's, where the model was timed.
@@ -80,7 +83,7 @@ def _words(row: dict[str, Any]) -> list[str]:
 
 
 def track_sizes(table: pd.DataFrame, scores: Scores) -> dict[str, str]:
-    """Return dense's parameters and tokens on each track in words; all methods on a track see as many tokens."""
+    """Return dense's parameters and tokens on each track in words; at equal time others see what fits."""
     sizes, dense = {}, table[table["arm"] == "dense"].set_index("track")["parameters"]
     for variant, track in tracks(scores).items():
         if track in dense.index:
@@ -94,7 +97,7 @@ def leaderboard_page(table: pd.DataFrame, sizes: dict[str, str], **about: str) -
     """Write the rows as Markdown, a section for each track; `about` is what INTRODUCTION asks for."""
     parts = [INTRODUCTION.format(**about)]
     for track, rows in ranks(table).items():
-        lines = [f"## Equal {track}", ""] + ([f"At {sizes[track]}.", ""] if track in sizes else [])
+        lines = [f"## Equal {track}", ""] + ([f"At {sizes[track]}.{MORE.get(track, '')}", ""] if track in sizes else [])
         lines += [f"| {' | '.join(HEAD)} |", "|--:|---|---|" + "--:|" * (len(HEAD) - 3)]
         lines += [f"| {' | '.join(map(cell, row.values()))} |" for row in rows]
         parts.append("\n".join(lines) + "\n")

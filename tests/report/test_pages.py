@@ -79,7 +79,7 @@ def test_a_question_has_its_word_its_number_and_a_page_with_its_claims(project):
     page = (project / "questions/other-memories.md").read_text()
     assert page.startswith("# Is STEM better than other memories and sparse layers?\n\n**partly**. By which STEM full ")
     assert "pairs are ahead: +0.100 (+0.050 to +0.150) nats/token: " in page
-    assert "the paper's 286?](../ladder/token_ladder/figure.svg)" in page
+    assert "from 2 to 286 tokens per parameter?](../ladder/token_ladder/figure.svg)" in page
     assert (
         f"<br>[{MEMORY}](../ladder/token_ladder/figure.svg): dense against stem-full, loss: prose | our control |"
         in page

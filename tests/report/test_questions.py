@@ -104,10 +104,13 @@ def test_printed_numbers_are_counted_and_those_off_are_told(catalog, tmp_path):
     assert off == [recipe.estimates[name].label for name in names[1:3]]
 
 
-def test_what_the_question_on_equal_size_says_of_the_leaderboard_is_so():
-    """Its label's words on STEM 1/3; no claim of the leaderboard is about them."""
+def test_what_the_question_on_equal_size_says_of_other_recipes_is_so():
+    """Its label's words on FLOPs and on STEM 1/3; no claim is about them."""
     said = read_yaml(ROOT / "recipes/questions.yaml")["equal-parameters"]
     assert "STEM 1/3 is ahead of dense of its own size on the leaderboard" in said["label"]
+    rivals = pd.read_csv(ROOT / "results/laptop/rivals/data.csv")
+    flops = rivals[(rivals["panel"] == "FLOPs over STEM full's") & (rivals["what"] == "dense-equal-size")]["value"].item()
+    assert f"for {flops:.1f} times the FLOPs" in said["label"]
     rows = pd.read_csv(ROOT / "results/leaderboard/leaderboard/data.csv")
     (lead,) = rows[(rows["panel"] == "lead") & (rows["what"] == "stem-third") & (rows["x"] == "parameters")]["ci_low"]
     assert lead > 0
