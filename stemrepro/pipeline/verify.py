@@ -16,6 +16,7 @@ from stemrepro.common.files import read_json
 from stemrepro.common.paths import SCORES
 from stemrepro.common.provenance import machine
 from stemrepro.report.verdicts import read_verdicts
+from stemrepro.verdicts.rule import UNDECIDED
 
 MOST = 0.5
 """Largest deviation of a number that still counts as the same, over half the width of the committed interval."""
@@ -48,15 +49,11 @@ def committed_recipes(folder: Path) -> set[str]:
     return {Path(name).parent.name for name in names if name.endswith("/verdicts.json")}
 
 
-def change(now: dict[str, Any] | None, before: dict[str, Any]) -> str:
-    """Return in what a claim differs from the committed one; "" where its verdict is the same and its numbers are near.
+def far(now: dict[str, Any], before: dict[str, Any]) -> str:
+    """Return which number of a claim isn't near the committed one; "" where all are.
 
     Near is within MOST of half the width of the committed interval; without an interval numbers must be equal.
     """
-    if now is None:
-        return "gone"
-    if now["verdict"] != before["verdict"]:
-        return f"{before['verdict']} -> {now['verdict']}"
     low, high = before["ci_low"], before["ci_high"]
     most = MOST * (high - low) / 2 if None not in (low, high) else 0.0
     for name in NUMBERS:
@@ -64,6 +61,22 @@ def change(now: dict[str, Any] | None, before: dict[str, Any]) -> str:
         if (new is None) != (old is None) or (new is not None and not math.isclose(new, old, abs_tol=most)):
             return f"{name} {old} -> {new}"
     return ""
+
+
+def change(now: dict[str, Any] | None, before: dict[str, Any]) -> str:
+    """Return in what a claim differs from the committed one; "" where its verdict is the same and its numbers near."""
+    if now is None:
+        return "gone"
+    if now["verdict"] != before["verdict"]:
+        return f"{before['verdict']} -> {now['verdict']}"
+    return far(now, before)
+
+
+def turned(now: dict[str, Any] | None, before: dict[str, Any]) -> bool:
+    """Tell whether a claim became undecided, or decided, although its numbers are near: its interval ends near zero."""
+    if now is None or now["verdict"] == before["verdict"]:
+        return False
+    return UNDECIDED in (now["verdict"], before["verdict"]) and not far(now, before)
 
 
 def alike(new: Any, old: Any) -> bool:
@@ -99,18 +112,22 @@ def verify(scale: str, results: Path, console: Console) -> int:
 
     Returns:
         0 if all is the same and something was scored here, 1 if something differs, 3 if nothing was scored here.
+        A claim that `turned` with new scores is printed and not counted.
     """
     folder, scores = results / scale, SCORES / scale
     paths = {path.parent.name: path for path in folder.glob("*/verdicts.json")}
     if not paths:
         raise UserError(f"{folder} has no verdicts; run 'make reproduce SCALE={scale}' first")
-    reference, changes, count = committed_recipes(folder), [], 0
+    reference, changes, near, count = committed_recipes(folder), [], [], 0
     same_scores = not _git("status", "--porcelain", "--", scores.as_posix()).stdout
     for name in sorted(reference):
         now = {row["claim"]: row for row in (read_verdicts(paths[name]) if name in paths else [])}
         before = {row["claim"]: row for row in json.loads(committed(folder / name / "verdicts.json") or "[]")}
         count += len(before)
-        changes += [(f"{name}/{claim}", change(now.get(claim), row)) for claim, row in before.items()]
+        for claim, row in before.items():
+            found = change(now.get(claim), row)
+            aside = not same_scores and turned(now.get(claim), row)
+            (near if aside else changes).append((f"{name}/{claim}", found))
         changes += [(f"{name}/{claim}", "new") for claim in now.keys() - before.keys()]
         data = folder / name / "data.csv"
         if same_scores and (old := committed(data)) is not None:
@@ -122,6 +139,7 @@ def verify(scale: str, results: Path, console: Console) -> int:
     lines = [f"{scale}: {count} committed claims in {len(reference)} recipes, {len(wrong)} differences", *wrong[:SHOWN]]
     if len(wrong) > SHOWN:
         lines.append(f"  and {len(wrong) - SHOWN} more")
+    lines += [f"  {what}: {words}, and its numbers are near: no difference" for what, words in near]
     if alone := sorted(paths.keys() - reference):
         lines.append(f"no committed verdicts for scale '{scale}': {', '.join(alone)}")
     if made:

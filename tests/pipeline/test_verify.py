@@ -95,6 +95,24 @@ def test_a_difference_fails_whatever_was_made_here(repository, here):
         assert f"  {line}\n" in text
 
 
+@pytest.mark.parametrize(
+    ("now", "code"),
+    [
+        (row("a", verdict="undecided", ours=0.11), 0),
+        (row("a", verdict="undecided", ours=0.13), 1),  # not near
+        (row("a", verdict="contradicted"), 1),
+        (row("a"), 0),
+    ],
+)
+def test_a_claim_at_its_threshold_may_turn_with_new_scores_alone(repository, now, code):
+    scored()
+    write_json("results/laptop/rivals/verdicts.json", [now, row("b")])
+    assert "no difference" not in report(now != row("a"))  # from the committed scores each verdict follows
+    Path("scores/laptop/protocol.parquet").write_text("other")
+    text, line = report(code), "  rivals/a: supported -> undecided, and its numbers are near: no difference"
+    assert (line in text) == (code == 0 and now != row("a"))
+
+
 def test_data_follows_from_the_committed_scores_alone(repository):
     path = Path("results/laptop/rivals/data.csv")
     path.write_text(DATA.replace("0.25", "9"))
