@@ -16,7 +16,7 @@ from stemrepro.verdicts.effect import Effect
 
 HEADLINE = (
     "From the fifth token of a sequence on STEM's lead over dense stays the same;\n"
-    "it is no larger on tokens that occurred before than on new ones, over all distances"
+    "pooled over distances, it is no larger on tokens that occurred before than on new ones"
 )
 STEM = ("stem-full", "stem-third")
 ARMS = (*STEM, "token-only")

@@ -120,7 +120,7 @@ def draw_spike(axes: Axes, data: pd.DataFrame) -> None:
     limit = pick(data, panel="limit")
     axes.plot(limit["x"].astype(float), limit["value"], color="black", lw=0.8, ls=":")
     right = limit["x"].astype(float).max(), limit["value"].max()
-    note(axes, "from here on a spike of dense", right, (0, 0), ha="right")
+    note(axes, "threshold for a spike of dense", right, (0, 6), ha="right")
     spikes = pick(data, panel="spike")
     top = spikes.loc[spikes["value"].idxmax()]
     words = f"spikes: {', '.join(ARM_LABEL[arm] for arm in spikes['what'].unique())}"
@@ -168,7 +168,7 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     draw_ends(grid["c"], data)
     rows = pick(data, panel="sensitivity")
     order = list(rows["what"])
-    draw_forest(grid["d"], rows, order, f"{LESS}, mean loss over rates\nless the best (nats/token)")
+    draw_forest(grid["d"], rows, order, f"{LESS}, mean loss over rates (multiples of\nthe own one) less the best (nats/token)")
     name_rows(grid["d"], order)
     lost = rows.set_index("what")["value"]
     message = "Too few loss spikes to compare; a wrong rate costs STEM 1/3 less than dense in the mean"

@@ -86,6 +86,15 @@ def _leave_when_parent_ends() -> None:
     os._exit(1)
 
 
+def see_one_device(worker: int) -> None:
+    """Hide all of the machine's CUDA devices but one from this process; workers take turns by their number."""
+    import torch
+
+    if count := torch.cuda.device_count():  # which doesn't start CUDA
+        names = os.environ[VISIBLE].split(",") if VISIBLE in os.environ else list(map(str, range(count)))
+        os.environ[VISIBLE] = names[worker % count].strip()
+
+
 def _begin(queue: object, threads: int, slots: "Synchronized[int]") -> None:
     leave_with_parent()
     threading.Thread(target=_leave_when_parent_ends, daemon=True).start()
@@ -96,9 +105,7 @@ def _begin(queue: object, threads: int, slots: "Synchronized[int]") -> None:
     torch.set_num_threads(threads)
     with slots.get_lock():
         slot, slots.value = slots.value, slots.value + 1
-    if count := torch.cuda.device_count():  # workers take turns; counting devices doesn't start CUDA
-        names = os.environ[VISIBLE].split(",") if VISIBLE in os.environ else list(map(str, range(count)))
-        os.environ[VISIBLE] = names[slot % count].strip()
+    see_one_device(slot)
 
 
 def _work(number: int, job: Job) -> object:

@@ -116,7 +116,8 @@ def save(
     """
     seeds = sorted({run["seeds"] for run in inputs.get("runs", {}).values()})
     if seeds and "count" in data:  # arms with more seeds than are drawn say nothing of the picture
-        seeds = sorted(set(data["count"].dropna().astype(int))) or seeds
+        drawn = set(data["count"].dropna().astype(int))
+        seeds = sorted(drawn & set(seeds) or drawn) or seeds  # a count of anything else isn't of seeds
     words = {0: "no runs", 1: f"{seeds[0] if seeds else 0} seed{'' if seeds == [1] else 's'}"}
     counted = words.get(len(seeds)) or f"{seeds[0]} to {seeds[-1]} seeds"
     files = {}

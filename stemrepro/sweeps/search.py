@@ -30,6 +30,7 @@ from stemrepro.common.files import locked, write_json
 from stemrepro.common.progress import bar
 from stemrepro.common.provenance import provenance
 from stemrepro.common.stopping import started
+from stemrepro.common.workers import see_one_device
 from stemrepro.config.catalog import Catalog
 from stemrepro.sweeps.trials import (
     Settings,
@@ -191,7 +192,10 @@ def run_sweep(
         studies = open_studies(name, sweep, catalog, scale, data, out, worker)
         for one in studies if not worker else ():
             one.queue()
+    on_gpus = catalog.scale(scale).training.accelerator == "gpu"
     if worker:
+        if on_gpus:
+            see_one_device(worker)
         for one in studies:
             one.work(partial(call, report=lambda share: None))
         return
@@ -199,6 +203,8 @@ def run_sweep(
     workers = [["sweep", str(file), "--scale", scale, "--worker", str(i)] for i in range(1, min(number, left))]
     seen: set[int] = set()
     with bar(f"sweep {name}", total, total - left) as shown, started(workers) as others:
+        if on_gpus and workers:  # they are on their way, and see all devices
+            see_one_device(worker)
 
         def show(share: float) -> None:
             shown.n = total - sum(one.left() for one in studies) + share

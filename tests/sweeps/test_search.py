@@ -408,6 +408,18 @@ def test_rates_may_be_written_as_powers_of_ten(tmp_path):
         assert read_sweep(tmp_path / "a.yaml").space["learning_rate"] == read
 
 
+def test_workers_of_a_sweep_take_a_gpu_each(catalog, tmp_path, monkeypatch):
+    """As workers of training do (tests/common/test_workers.py); else all would share the first."""
+    seen = []
+    monkeypatch.setattr(search, "open_studies", lambda *_: [])
+    monkeypatch.setattr(search, "see_one_device", seen.append)
+    monkeypatch.chdir(tmp_path)
+    Path("a.yaml").write_text("{title: t, sampler: grid, space: {arm: [dense], learning_rate: [0.1], seed: [1]}}")
+    for scale, worker in (("gpu", 1), ("smoke", 1), ("gpu", 2)):
+        run_sweep(Path("a.yaml"), catalog, scale, tmp_path, tmp_path, 3, worker, Console())
+    assert seen == [1, 2]
+
+
 def test_the_shipped_sweeps_have_a_seed_of_their_own(catalog):
     used = {seed for scale in catalog.scales.values() for seed in scale.seeds}
     for path in set((ROOT / "recipes/sweeps").glob("*.yaml")) - {ROOT / "recipes/sweeps/dvc.yaml"}:
