@@ -56,6 +56,8 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     for place, arm in enumerate(order):
         at = most.set_index("what").loc[arm, "value"]
         grid["b"].plot([at, at], [place - 0.3, place + 0.3], color=PLAIN, lw=0.8, ls=":")
+    grid["b"].autoscale(axis="x")
+    grid["b"].set_xlim(left=0)
     flop, known = flop.set_index("what"), share.set_index("what")["value"]
     same = flop.loc["stem-full", "ci_low"] < flop.loc["dense", "value"] < flop.loc["stem-full", "ci_high"]
     headline(figure, HEADLINE, bool(same and known["dense-equal-size"] > NEARLY), scores.recipe.title)
