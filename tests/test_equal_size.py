@@ -34,7 +34,7 @@ def test_dense_of_equal_size_is_as_far_below_as_its_losses_are(catalog, tmp_path
     assert set(rows["budget"].dropna()) == {36, 286}
     for budget in (36, 286):
         data = rows[rows["budget"] == budget].set_index(["panel", "what"])["value"]
-        below = (stem - losses["dense-equal-size"])
+        below = stem - losses["dense-equal-size"]
         assert data["below", "dense-equal-size"].item() == pytest.approx(below.mean())
         assert data["loss", "stem-full"].item() == pytest.approx(stem.mean())
         assert sorted(data["seeds", "dense-equal-size"]) == pytest.approx(sorted(below))

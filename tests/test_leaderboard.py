@@ -16,6 +16,7 @@ from tests.conftest import ROOT
 from tests.made_up import write_arms
 from tests.report.looks import faults
 
+
 @pytest.fixture
 def scores(tmp_path):
     """Losses of every arm, the first of the recipe the highest, each 0.05 nats below the one before."""

@@ -83,7 +83,10 @@ def test_the_pilots_deviations_are_those_of_our_pairs():
     )
     longest = [np.std([float(value) for value in text.split()], ddof=1) for text in claims["differences"]]
     assert said(r"and up to ([\d.]+) after") == [round(max(longest), 2)]
-    at, *apart = said(r"At a standard deviation of ([\d.]+), three seeds show a difference of ([\d.]+) nats, and five seeds show ([\d.]+)")
+    at, *apart = said(
+        r"At a standard deviation of ([\d.]+), three seeds show a difference of ([\d.]+) nats, "
+        r"and five seeds show ([\d.]+)"
+    )
     for seeds, least in zip((3, 5), apart, strict=True):
         assert least == pytest.approx(at * stats.t.ppf(0.975, seeds - 1) / seeds**0.5, rel=0.02)
 

@@ -118,7 +118,8 @@ def verify(scale: str, results: Path, console: Console) -> int:
     paths = {path.parent.name: path for path in folder.glob("*/verdicts.json")}
     if not paths:
         raise UserError(f"{folder} has no verdicts; run 'make reproduce SCALE={scale}' first")
-    reference, changes, near, count = committed_recipes(folder), [], [], 0
+    reference, count = committed_recipes(folder), 0
+    changes, near = list[tuple[str, str]](), list[tuple[str, str]]()
     same_scores = not _git("status", "--porcelain", "--", scores.as_posix()).stdout
     for name in sorted(reference):
         now = {row["claim"]: row for row in (read_verdicts(paths[name]) if name in paths else [])}

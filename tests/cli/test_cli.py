@@ -56,7 +56,7 @@ def project(planned, tmp_path, monkeypatch):
     ("arguments", "words"),
     [
         (("plan", "--scale", "laptob"), "scale 'laptob' is unknown; did you mean 'laptop'?"),
-        (("train", "--scale", "smoke"), "make reproduce"),
+        (("train", "--scale", "smoke"), "run 'stemrepro data --scale smoke' first"),
         (("analyse", "rivals", "--scale", "tiny"), "is missing"),
         (("report", "--scale", "tiny"), "verdicts.json is missing; 'make figures SCALE=tiny' draws it from the scores"),
         (("verify", "--scale", "laptop"), "has no verdicts"),

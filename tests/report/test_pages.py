@@ -77,7 +77,9 @@ def test_a_question_has_its_word_its_number_and_a_page_with_its_claims(project):
     line = "| [Is STEM more than a memory of the last token?](questions/more-than-memory.md) | **"
     assert line in (project / "README.md").read_text()
     page = (project / "questions/other-memories.md").read_text()
-    assert page.startswith("# Is STEM better than other memories and sparse layers?\n\n**partly**. By which STEM full ")
+    assert page.startswith(
+        "# Is STEM better than other memories and sparse layers?\n\n**partly**. Margin by which STEM full "
+    )
     assert "pairs are ahead: +0.100 (+0.050 to +0.150) nats/token: " in page
     assert "from 2 to 286 tokens per parameter?](../ladder/token_ladder/figure.svg)" in page
     assert (
