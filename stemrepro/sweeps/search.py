@@ -120,17 +120,15 @@ def database() -> Iterator[None]:
         raise
     except Exception as error:  # Optuna makes several others of the database's
         cause: BaseException | None = error
-        while cause and not isinstance(cause, SQLAlchemyError | ImportError):  # the latter: a missing driver
+        server = os.environ.get("OPTUNA_STORAGE")
+        kinds = (SQLAlchemyError, ImportError) if server else SQLAlchemyError  # a server's driver may be missing
+        while cause and not isinstance(cause, kinds):
             cause = cause.__cause__ or cause.__context__
         if cause is None:
             raise
         reason = " ".join(str(getattr(cause, "orig", cause)).split())
         # The address of a server may hold a password.
-        name = (
-            "the database of OPTUNA_STORAGE"
-            if os.environ.get("OPTUNA_STORAGE")
-            else "study.db of the sweep, in sweeps/,"
-        )
+        name = "the database of OPTUNA_STORAGE" if server else "study.db of the sweep, in sweeps/,"
         raise UserError(f"{name} can't be used: {reason}; start the sweep again: what is done is kept") from error
 
 

@@ -408,6 +408,13 @@ def test_rates_may_be_written_as_powers_of_ten(tmp_path):
         assert read_sweep(tmp_path / "a.yaml").space["learning_rate"] == read
 
 
+def test_a_missing_module_is_the_databases_where_there_is_a_server(monkeypatch):
+    for server, kind in (("", ImportError), ("postgresql://somewhere", UserError)):
+        monkeypatch.setenv("OPTUNA_STORAGE", server)
+        with pytest.raises(kind), search.database():
+            raise ImportError("No module named 'psycopg2'")
+
+
 def test_workers_of_a_sweep_take_a_gpu_each(catalog, tmp_path, monkeypatch):
     """As workers of training do (tests/common/test_workers.py); else all would share the first."""
     seen = []
