@@ -164,6 +164,8 @@ def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> N
     """Train each run in a process, or on its devices one after another; `replace`: remove runs of other settings."""
     if any(run.training.schedule == "wsd" for run in runs):
         runs = sorted(runs, key=lambda run: run.training.tokens)  # longer ones resume from shorter ones
+    else:
+        runs = sorted(runs, key=cost, reverse=True)  # else the dearest might start last, and train alone
     threads = runs[0].training.threads if runs else 1
     jobs = [
         Job("stemrepro.training.train:train", run, str(run), run.training.steps, {"replace": replace}, cost(run), True)

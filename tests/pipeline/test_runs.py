@@ -12,6 +12,7 @@ from stemrepro.common.files import digest
 from stemrepro.common.workers import Job
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.blend import write_blend
+from stemrepro.pipeline import runs as of_plan
 from stemrepro.pipeline.plan import Planned, make_plan
 from stemrepro.pipeline.runs import asked_runs, by_stage, runs_of, share_of, train
 from stemrepro.training.run import InitFrom
@@ -92,6 +93,18 @@ def test_a_scale_of_gpus_is_not_trained_where_there_is_none(make_run, catalog, m
     with pytest.raises(UserError, match="scale gpu-smoke trains on a GPU and torch sees none here; set 'accelerator"):
         train(plan, [run])
     assert not run.folder.exists()
+
+
+@pytest.mark.parametrize(("schedule", "order"), [({}, [1, 0]), ({"schedule": "wsd", "warmup_tokens": 64}, [0, 1])])
+def test_the_dearest_run_starts_first_unless_it_may_resume_from_a_shorter_one(make_run, monkeypatch, schedule, order):
+    run, started = make_run("dense"), []
+    runs = [
+        replace(run, seed=seed, training=run.training.model_copy(update=schedule | {"tokens": tokens}))
+        for seed, tokens in ((0, run.training.tokens), (1, 2 * run.training.tokens))
+    ]
+    monkeypatch.setattr(of_plan, "run_jobs", lambda jobs, *_: started.extend(job.run.seed for job in jobs) or [])
+    of_plan.train_runs(runs, 1, False)
+    assert started == order
 
 
 @pytest.mark.parametrize("shard", ["0/2", "3/2", "1"])
