@@ -103,8 +103,10 @@ def draw_leads(axes: Axes, data: pd.DataFrame, line: str) -> float:
     widest = ours["x"].astype(float).max()
     for arm in STEM:
         leads = pick(ours, what=arm)
-        draw_means(axes, leads["x"].astype(float), leads, **look(arm))
-        note(axes, ARM_LABEL[arm], (widest, leads["value"].iloc[-1]), (6, 0), color=ARM_COLOUR[arm])
+        x, last = leads["x"].astype(float), leads["value"].iloc[-1]
+        draw_means(axes, x, leads, **look(arm))
+        axes.plot([x.iloc[-1], widest], [last, last], color=ARM_COLOUR[arm], lw=0.5, ls=":")  # to its name
+        note(axes, ARM_LABEL[arm], (widest, last), (6, 0), color=ARM_COLOUR[arm])
     axes.set_xscale("log")
     axes.set(xlabel="parameters of dense", ylabel=LEAD)
     return float(widest)
