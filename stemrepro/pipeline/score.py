@@ -23,6 +23,7 @@ from stemrepro.config.scores import FILES, SCORE_KINDS, KindName
 from stemrepro.evaluation.run_tokenizer import tokenizer_from
 from stemrepro.measures import store
 from stemrepro.measures.protocol import MODEL, SCORING, START, STARTS, TRAINED, TRAINING
+from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.names import module_of
 from stemrepro.pipeline.plan import Plan, Planned
@@ -66,6 +67,12 @@ def weights_hash(run: Run) -> str:
     return _hash(run.weights) or (there.read_text(encoding="utf-8").strip() if there.exists() else "")
 
 
+def scoring_code(kind: KindName, model: ModelConfig) -> str:
+    """Return the hash of the code that scores a model."""
+    networks = {module_of(model.ffn_of(layer)) for layer in range(model.layers)}
+    return code_hash(f"stemrepro.evaluation.{kind}", *sorted(networks, key=str), without=DECIDE_NOTHING)
+
+
 def score_key(runs: list[Run], kind: KindName, given: dict[str, Any]) -> str:
     """Return a hash of what an arm's scores follow from: runs, text, settings, items and code."""
     inputs = [given[name] for name in FILES if name in given and name != "items"]
@@ -74,7 +81,6 @@ def score_key(runs: list[Run], kind: KindName, given: dict[str, Any]) -> str:
     if SCORE_KINDS[kind].tasks:
         inputs += sorted(TASKS.rglob("*.yaml"))
     model, training = runs[0].model, runs[0].training
-    networks = {module_of(model.ffn_of(layer)) for layer in range(model.layers)}
     return digest(
         {
             "runs": [[run.seed, run.diverged, weights_hash(run), _hash(run.folder / "metrics.jsonl")] for run in runs],
@@ -83,7 +89,7 @@ def score_key(runs: list[Run], kind: KindName, given: dict[str, Any]) -> str:
             "inputs": [_hash(path) for path in inputs],
             # Costs are here in place of the code that computes them.
             "costs": [flops_per_token(model, training.sequence), parameter_counts(model)],
-            "code": code_hash(f"stemrepro.evaluation.{kind}", *sorted(networks, key=str), without=DECIDE_NOTHING),
+            "code": scoring_code(kind, model),
         }
     )
 
@@ -116,7 +122,7 @@ class Kept(NamedTuple):
 
 
 def settings_of(run: Run, given: dict[str, Any]) -> dict[str, Any]:
-    """Return what a protocol tells of the settings of an arm's losses; scores that are older than a part lack it."""
+    """Return what decides an arm's losses, but for its seeds, as a protocol tells it; older scores lack a part."""
     config = {key: value for key, value in run.config.items() if key not in ("seed", "code")}
     return {
         "plan": plan_of(run, given),
@@ -124,13 +130,14 @@ def settings_of(run: Run, given: dict[str, Any]) -> dict[str, Any]:
         "learning_rate": run.training.learning_rate,
         "parameters": parameter_counts(run.model),
         "settings": digest(config),
+        "scoring code": scoring_code("losses", run.model),
     }
 
 
 def kept_scores(folder: Path, kind: KindName, members: list[Run], given: dict[str, Any]) -> Kept | None:
     """Return the scores of the runs whose weights are gone, to which the others can be added; None where all are here.
 
-    UserError: such a run has no scores, or they are of another text, other settings or other seeds.
+    UserError: such a run has no scores, or they are of another text, other settings, other code or other seeds.
     """
     gone = [run for run in members if not run.weights.exists() and run.diverged is None]
     if not gone:

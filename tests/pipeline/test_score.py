@@ -149,8 +149,8 @@ def test_only_runs_that_ended_are_scored_and_each_once(place):
         list(pending(replace(plan, runs={DENSE: other}), "losses", None, *folders))
 
 
-def test_seeds_are_added_to_scores_whose_weights_are_gone(place, tmp_path):
-    """They are those of all seeds scored at once, and no scores of other settings are added to."""
+def test_seeds_are_added_to_scores_whose_weights_are_gone(place, tmp_path, monkeypatch):
+    """They are those of all seeds scored at once, and no scores of other settings or code are added to."""
     plan, _, (data, runs, scores) = place
 
     def of(count, **changes):
@@ -174,6 +174,9 @@ def test_seeds_are_added_to_scores_whose_weights_are_gone(place, tmp_path):
     for other in ({"clip": 9.0}, {"learning_rate": 0.5}, {"table_rate_factor": 2.0}):
         with pytest.raises(UserError, match=r"seed0/weights\.safetensors is missing; train that run first"):
             list(pending(of(5, **other), "losses", None, data, runs, scores))
+    with monkeypatch.context() as patch, pytest.raises(UserError, match=r"safetensors is missing; train that run"):
+        patch.setattr(score, "code_hash", lambda *_, **__: "other code")
+        list(pending(of(5), "losses", None, data, runs, scores))
     write(4, scores)
     for seed in (2, 3):  # of scores to which seeds were added these can go too
         (runs / f"tiny/main/dense/seed{seed}/weights.safetensors").unlink()
