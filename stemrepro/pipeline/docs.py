@@ -234,16 +234,22 @@ class Numbers:
         rows = every_row(scale, self._results)
         return "\n".join([*tally_table(rows + not_attempted(rows, self._catalog)), "", sizes(rows)])
 
-    def compared(self, scale: str) -> str:
-        """List the paper's claims that were attempted: the paper's number next to ours, and the verdict."""
+    def compared(self, scale: str, related: Mapping[str, str]) -> str:
+        """List the paper's claims that were attempted: the paper's number next to ours, and the verdict.
+
+        `related`: what the paper has in another measure, by recipe/claim; UserError: there is no such claim.
+        """
         rows = [row for row in every_row(scale, self._results) if row["origin"] != "control"]
+        if lost := related.keys() - {f"{row['recipe']}/{row['claim']}" for row in rows}:
+            raise UserError(f"compared: no claim of the paper is called {', '.join(sorted(lost))}")
         lines = ["| claim | paper | ours | seeds | tokens a parameter | verdict |", "|---|---|---|--:|--:|---|"]
         for row in rows:
             tested, exact = row["verdict"] != NOT_TESTED, row["kind"] == "exact"
             word = row["verdict"] if tested else f"{row['verdict']}: {row['untested']}"
             seeds = "-" if exact else str(row["seeds"])
             budget = "-" if exact else number(self.scale(row["scale"], "tokens_per_parameter"), ".0f")
-            cells = [row["sentence"], paper(row), ours(row) if tested else "-", seeds, budget, word]
+            told = related.get(f"{row['recipe']}/{row['claim']}", paper(row))
+            cells = [row["sentence"], told, ours(row) if tested else "-", seeds, budget, word]
             lines.append(f"| {' | '.join(map(escaped, cells))} |")
         return "\n".join(lines)
 

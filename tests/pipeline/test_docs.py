@@ -8,7 +8,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from stemrepro.common.errors import UserError
-from stemrepro.pipeline.docs import render, write_pages
+from stemrepro.pipeline.docs import Numbers, render, write_pages
 from tests.conftest import ROOT
 from tests.report.made_up import row
 
@@ -194,3 +194,10 @@ def test_pages_that_are_up_to_date_are_left_alone(project):
     assert write_pages(Path("results")) == []
     page = "# R\n<!-- generated from docs/src/README.md.j2: edit there -->\nsupported\n"
     assert Path("README.md").read_text() == page
+
+
+def test_what_the_paper_has_in_another_measure_stands_at_a_claim_that_is_there():
+    numbers = Numbers(ROOT / "results")
+    assert "| +13 points (1B) |" in numbers.compared("laptop", {"needle/third-long": "+13 points (1B)"})
+    with pytest.raises(UserError, match="no claim of the paper is called needle/longer"):
+        numbers.compared("laptop", {"needle/longer": "+13 points"})
