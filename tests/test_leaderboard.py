@@ -107,6 +107,21 @@ def test_without_the_bounds_of_shapes_nobody_is_alone_in_front_at_equal_size(cat
     assert (len(alone), [place.arm for place in places(free, "equal-size") if place.worst == 1]) == (1, [])
 
 
+def test_few_other_points_of_the_studies_ran_to_the_end():
+    """docs/leaderboard.md says at most one for each method with tables."""
+    study = pd.read_csv(ROOT / "results/leaderboard/sweeps/leaderboard/data.csv").query("state == 'complete'")
+    study = study[study["table_rate_factor"].notna() & ~study["arm"].isin(["dense", "hash-layers", "sparse-experts"])]
+    first = study["learning_rate"].isin([0.008, 0.016, 0.032]) & study["table_rate_factor"].isin([1.0, 4.0])
+    assert study[~first].groupby("arm").size().max() == 1
+
+
+def test_the_tables_of_stem_third_are_a_quarter_larger_than_those_of_a_row():
+    """README.md says so of the leaderboard at equal FLOPs."""
+    rows = pd.read_csv(ROOT / "results/leaderboard.csv").query("track == 'FLOPs'").set_index("arm")
+    tables = rows["parameters"] - rows["active_parameters"]
+    assert tables["stem-third"] / tables["input-add"] == pytest.approx(1.25, rel=0.03)
+
+
 def test_the_studies_had_unlike_initialisations_at_one_point():
     """docs/leaderboard.md names them."""
     study = pd.read_csv(ROOT / "results/leaderboard/sweeps/leaderboard/data.csv")

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from stemrepro.cli import estimate
+from stemrepro.config.address import MAIN, Address
 from stemrepro.measures.catalog import load
-from stemrepro.model.cost import parameter_counts
+from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.pipeline.plan import make_plan
+from stemrepro.sweeps.trials import first_points, read_sweep, space_of
 from tests.conftest import ROOT, copy_recipes
 
 PAGE = (ROOT / "docs/cluster.md").read_text(encoding="utf-8")
@@ -53,6 +55,11 @@ def test_the_files_of_the_page_are_planned_at_the_cost_that_it_names(written):
     plan = make_plan("tonight", (), load(folder / "recipes"))
     seconds = estimate.estimate(plan)["flops"] / estimate.GPU_FLOPS
     assert (round(seconds / 3600), round(seconds / 3600 / 8)) == (int(gpu_hours), int(hours))
+    speeds = [
+        8 * estimate.GPU_FLOPS * plan_tokens(plan) / estimate.estimate(plan)["flops"] * share for share in (0.5, 1)
+    ]
+    told = re.search(r"about ([\d,]+) tokens a second, where 40% are ([\d,]+)", SECTION).groups()
+    assert speeds == pytest.approx([float(number.replace(",", "")) for number in told], rel=0.05)
     assert (plan.scale.parallel.strategy, plan.scale.parallel.devices) == ("ddp", 8)
     runs = {str(address): (run.trained, run.training.steps) for address, run in plan.runs.items()}
     assert runs == {
@@ -75,13 +82,13 @@ def test_the_commands_of_the_page_exist_and_it_says_what_is_unproven():
     assert asked == {"new", "plan", "data", "train", "score", "analyse"}
 
 
-def test_the_pilot_is_planned_at_the_cost_that_its_page_names(tmp_path):
+def test_the_pilot_is_planned_at_the_cost_that_its_page_names(tmp_path, monkeypatch):
     said = run_block(PILOT, tmp_path)
     *flops, hours = re.search(
         r"# (\S+), (\S+) and (\S+) FLOPs: (\d+) hours of one H100 at 40% of its peak", PILOT
     ).groups()
     assert re.findall(r" tokens, (\S+) FLOPs: ", said) == flops
-    catalog, seconds = load(tmp_path / "recipes"), 0.0
+    catalog, seconds, shares = load(tmp_path / "recipes"), 0.0, []
     for size, parameters in (("30m", 30e6), ("60m", 60e6), ("125m", 125e6)):
         plan = make_plan(f"pilot-{size}", (), catalog)
         seconds += estimate.estimate(plan)["flops"] / estimate.GPU_FLOPS
@@ -91,4 +98,20 @@ def test_the_pilot_is_planned_at_the_cost_that_its_page_names(tmp_path):
         tokens = {run.training.tokens for run in plan.runs.values()}
         assert tokens.pop() / total["dense"] == pytest.approx(36, rel=0.01)
         assert {run.trained for run in plan.runs.values()} == {(0, 1, 2)}
+        model = plan.runs[Address(MAIN, "dense")].model
+        shares.append(2 * model.vocab * model.width / total["dense"])  # a table at the input, one at the output
+    assert shares[::2] == pytest.approx([2 / 3, 1 / 3], rel=0.03)  # docs/trainer.md
+    dearest = plan.runs[Address(MAIN, "dense-third-size")]
+    flops_of_one = 3 * dearest.training.tokens * flops_per_token(dearest.model, dearest.training.sequence)
+    assert 8 < flops_of_one / estimate.GPU_FLOPS / 3600 < 9  # "over eight hours"
+    claims = {claim.arms for claim in catalog.recipe("pilot").claims.values()}
+    assert claims == {(other, "stem-third") for other in ("dense", "input-add", "dense-third-size")}
+    sweep = read_sweep(tmp_path / "recipes/sweeps/pilot.yaml")
+    monkeypatch.chdir(tmp_path)
+    points = {
+        arm: first_points(sweep, space_of(arm, sweep.space, catalog, "pilot-30m"), plan.scale) for arm in sweep.arms
+    }
+    assert {arm: len(tried) for arm, tried in points.items()} == {
+        "dense": 3, "input-add": 6, "stem-third": 6, "dense-third-size": 3
+    }  # fmt: skip
     assert abs(seconds / 3600 - int(hours)) < 2

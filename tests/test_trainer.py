@@ -106,6 +106,7 @@ def test_the_pilots_costs_follow_from_its_formula(catalog):
     assert dense["total"] == pytest.approx(125e6, rel=0.1)
     assert stem["tables"] / dense["total"] == pytest.approx(2, rel=0.05)
     assert stem["total"] / dense["total"] == pytest.approx(3, rel=0.05)
+    assert 16 * stem["total"] / 1e9 == pytest.approx(said(r"need (\d+) GB each")[0], rel=0.05)
     all_four = 3 * hours * (2 + (stem["active"] + stem["total"]) / dense["total"])
     one, three = said(r"take some (\d+) H100 hours at 125M, and some (\d+) at all three sizes")
     assert one == pytest.approx(all_four, rel=0.07)

@@ -107,7 +107,7 @@ def test_a_difference_fails_whatever_was_made_here(repository, here):
 def test_a_claim_at_its_threshold_may_turn_with_new_scores_alone(repository, now, code):
     scored()
     write_json("results/laptop/rivals/verdicts.json", [now, row("b")])
-    assert "no difference" not in report(now != row("a"))  # from the committed scores each verdict follows
+    assert "no difference" not in report(0 if now == row("a") else 1)  # each verdict follows from committed scores
     Path("scores/laptop/protocol.parquet").write_text("other")
     text, line = report(code), "  rivals/a: supported -> undecided, and its numbers are near: no difference"
     assert (line in text) == (code == 0 and now != row("a"))

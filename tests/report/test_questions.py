@@ -109,9 +109,7 @@ def test_what_the_question_on_equal_size_says_of_other_recipes_is_so():
     said = read_yaml(ROOT / "recipes/questions.yaml")["equal-parameters"]
     assert "STEM 1/3 is ahead of dense of its own size on the leaderboard" in said["label"]
     rivals = pd.read_csv(ROOT / "results/laptop/rivals/data.csv")
-    flops = rivals[(rivals["panel"] == "FLOPs over STEM full's") & (rivals["what"] == "dense-equal-size")][
-        "value"
-    ].item()
+    flops = rivals.set_index(["panel", "what"])["value"]["FLOPs over STEM full's", "dense-equal-size"].item()
     assert f"for {flops:.1f} times the FLOPs" in said["label"]
     rows = pd.read_csv(ROOT / "results/leaderboard/leaderboard/data.csv")
     (lead,) = rows[(rows["panel"] == "lead") & (rows["what"] == "stem-third") & (rows["x"] == "parameters")]["ci_low"]

@@ -168,6 +168,15 @@ def test_equal_results_are_equal_bytes_and_keep_their_provenance(scores, catalog
     assert {name for name, content in changed.items() if content != files[name]} == {"verdicts.json", "provenance.json"}
 
 
+def test_a_footer_counts_the_seeds_that_are_drawn_and_nothing_else(scores, catalog, tmp_path):
+    use_style(catalog.arms)
+    inputs = {"runs": {"a": {"seeds": 3}, "b": {"seeds": 5}}}
+    for counts, words in (((5, 96), "5 seeds"), ((3, 5), "3 to 5 seeds"), ((4,), "4 seeds")):
+        figures = {"figure": forest.draw(forest.collect(scores), scores)}
+        save(tmp_path, "laptop", figures, pd.DataFrame({"count": counts}), [], inputs)
+        assert f"scale laptop, {words}<" in (tmp_path / "figure.svg").read_text()
+
+
 def test_other_forms_of_a_figure_are_drawn_on_demand(scores, catalog, tmp_path):
     use_style(catalog.arms)
     files = saved(tmp_path, scores, [], ("pdf", "png"))
