@@ -42,7 +42,9 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     share, flop, most = (pick(data, panel=panel) for panel in ("share", "per flop", "told per flop"))
     told = share["x"].astype(float).max()
     share = share[share["x"].astype(float) == told].sort_values("value", ascending=False)
-    order = list(share["what"])
+    order, most = list(share["what"]), most.set_index("what")["value"]
+    for place, arm in enumerate(order):
+        grid["b"].plot([most[arm]] * 2, [place - 0.3, place + 0.3], color=PLAIN, lw=0.8, ls=":")
     for letter, rows, label in (
         ("a", share, f"of {told:,.0f} bits told (%), {BETTER}"),
         ("b", flop, f"bits / forward FLOP, {BETTER}"),
@@ -53,11 +55,6 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
         grid[letter].locator_params(axis="x", nbins=4)
         grid[letter].tick_params(labelleft=letter == "a")
     grid["a"].axvline(100, color=PLAIN, lw=0.8, ls=":")
-    for place, arm in enumerate(order):
-        at = most.set_index("what").loc[arm, "value"]
-        grid["b"].plot([at, at], [place - 0.3, place + 0.3], color=PLAIN, lw=0.8, ls=":")
-    grid["b"].autoscale(axis="x")
-    grid["b"].set_xlim(left=0)
     flop, known = flop.set_index("what"), share.set_index("what")["value"]
     same = flop.loc["stem-full", "ci_low"] < flop.loc["dense", "value"] < flop.loc["stem-full", "ci_high"]
     headline(figure, HEADLINE, bool(same and known["dense-equal-size"] > NEARLY), scores.recipe.title)

@@ -231,11 +231,9 @@ def front(data: pd.DataFrame, scores: Scores) -> Figure:
         f"({direct['ci_low']:.3f} to {direct['ci_high']:.3f}, {direct['count']:.0f} pairs of runs)"
     )
     note(grid["a"], words, (0, 1.5), (4, 0), color=PLAIN)
-    at = scores.recipe.compare_at
-    flops = [
-        arm_losses(scores, arm, at).summary["forward_flops_per_token"] for arm in ("dense-equal-size", "stem-full")
-    ]
-    note(grid["a"], f"{flops[0] / flops[1]:.1f} x STEM full's FLOPs", (0, 0), (5, 0), color="white")
+    summaries = [arm_losses(scores, arm, scores.recipe.compare_at).summary for arm in ("dense-equal-size", "stem-full")]
+    large, small = (summary["forward_flops_per_token"] for summary in summaries)
+    note(grid["a"], f"{large / small:.1f} x STEM full's FLOPs", (0, 0), (5, 0), color="white")
     shown = direct["ci_low"] > 0 and bars.loc["stem-full", "ci_low"] > 0
     headline(figure, HEADLINE, bool(shown and less_elsewhere(data)), scores.recipe.title)
     draw_equations(grid["c"])

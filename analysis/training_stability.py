@@ -168,9 +168,8 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     draw_ends(grid["c"], data)
     rows = pick(data, panel="sensitivity")
     order = list(rows["what"])
-    draw_forest(
-        grid["d"], rows, order, f"{LESS}, mean loss over rates (multiples of\nthe own one) less the best (nats/token)"
-    )
+    label = f"{LESS}, mean loss over rates (multiples of\nthe own one) less the best (nats/token)"
+    draw_forest(grid["d"], rows, order, label)
     name_rows(grid["d"], order)
     lost = rows.set_index("what")["value"]
     message = "Too few loss spikes to compare; a wrong rate costs STEM 1/3 less than dense in the mean"
