@@ -53,11 +53,10 @@ def test_the_files_of_the_page_are_planned_at_the_cost_that_it_names(written):
     assert f" {flops} FLOPs: " in said
     assert f" or {days} days of one H100 at 40% of its peak" in said
     plan = make_plan("tonight", (), load(folder / "recipes"))
-    seconds = estimate.estimate(plan)["flops"] / estimate.GPU_FLOPS
+    cost = estimate.estimate(plan)
+    seconds = cost["flops"] / estimate.GPU_FLOPS
     assert (round(seconds / 3600), round(seconds / 3600 / 8)) == (int(gpu_hours), int(hours))
-    speeds = [
-        8 * estimate.GPU_FLOPS * plan_tokens(plan) / estimate.estimate(plan)["flops"] * share for share in (0.5, 1)
-    ]
+    speeds = [share * 8 * cost["tokens"] / seconds for share in (0.5, 1)]
     told = re.search(r"about ([\d,]+) tokens a second, where 40% are ([\d,]+)", SECTION).groups()
     assert speeds == pytest.approx([float(number.replace(",", "")) for number in told], rel=0.05)
     assert (plan.scale.parallel.strategy, plan.scale.parallel.devices) == ("ddp", 8)
@@ -108,10 +107,8 @@ def test_the_pilot_is_planned_at_the_cost_that_its_page_names(tmp_path, monkeypa
     assert claims == {(other, "stem-third") for other in ("dense", "input-add", "dense-third-size")}
     sweep = read_sweep(tmp_path / "recipes/sweeps/pilot.yaml")
     monkeypatch.chdir(tmp_path)
-    points = {
-        arm: first_points(sweep, space_of(arm, sweep.space, catalog, "pilot-30m"), plan.scale) for arm in sweep.arms
-    }
-    assert {arm: len(tried) for arm, tried in points.items()} == {
+    spaces = {arm: space_of(arm, sweep.space, catalog, "pilot-30m") for arm in sweep.arms}
+    assert {arm: len(first_points(sweep, space, plan.scale)) for arm, space in spaces.items()} == {
         "dense": 3, "input-add": 6, "stem-third": 6, "dense-third-size": 3
     }  # fmt: skip
     assert abs(seconds / 3600 - int(hours)) < 2
