@@ -71,6 +71,7 @@ def test_every_recipe_is_run_at_a_smoke_scale(catalog):
         "size_ladder",
         "premise_by_size",
         "leaderboard",
+        "leaderboard_longer",
         "table_design",
         "equal_size",
         "gpu_width",
