@@ -8,6 +8,11 @@ from rich.table import Table
 from stemrepro.evaluation.edit_session import Answer, EditResult
 
 BAR = 12
+SURE = 0.5
+UNSURE = (
+    "To neither name's own prompt does the model give one word half of the probability. So it may know neither answer, "
+    "and the edit shows little."
+)
 MOST = 8
 """Layers that are shown one by one."""
 DENSE = (
@@ -53,5 +58,7 @@ def show(result: EditResult, prompt: str, source: str, target: str, console: Con
         which = "none" if not count else f"lowest {count}" if count > 1 else "lowest"
         layers.add_row(which, _bar(before, "blue"), _bar(after, "red"))
     console.print(layers)
+    if max(result.before.top[0][1], result.aim.top[0][1]) < SURE:
+        console.print(UNSURE, style="yellow")
     console.print("The prompt, its input embeddings and all weights are as before.")
     console.print(DENSE if result.first else "Only the rows that tables give at the name's places are exchanged.")

@@ -1,5 +1,7 @@
 """A run to explore."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from rich.console import Console
@@ -80,3 +82,17 @@ def test_the_page_names_all_three(session, names):
         "scheme: one-to-one",
     ):
         assert words in page
+
+
+@pytest.mark.parametrize(("before", "aim", "said"), [(0.4, 0.3, True), (0.4, 0.9, False), (0.9, 0.4, False)])
+def test_an_edit_of_what_the_model_hardly_knows_is_named_so(session, names, before, aim, said):
+    source, target = names
+    prompt = f"The capital of {source} is"
+    result = session.edit(prompt, source, target)
+    sides = {
+        side: replace(getattr(result, side), top=(("word", share),))
+        for side, share in {"before": before, "aim": aim}.items()
+    }
+    console = Console(record=True, width=100, force_terminal=True)
+    show(replace(result, **sides), prompt, source, target, console)
+    assert ("may know neither answer" in " ".join(console.export_text().split())) is said
