@@ -256,6 +256,11 @@ def sweep(
         warn(no_repository(of_dvc=False))
     names.check_sweep(file)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    from stemrepro.common import mkl_avx512
+    from stemrepro.config.catalog import read_scales
+
+    if (found := read_scales().get(scale)) and found.training.mkl_avx512:
+        mkl_avx512.load()  # the catalogue has arms, which import torch
     from rich.console import Console
 
     from stemrepro.measures.catalog import load

@@ -129,7 +129,7 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in result.items() if value is not None or key not in changes}
 
 
-def _scales(folder: Path) -> dict[str, Scale]:
+def read_scales(folder: Path = RECIPES / "scales") -> dict[str, Scale]:
     """Read every scale, merged into the scale that its `inherits` names."""
     files = {checked_name(path.stem, path, KEY): path for path in sorted(folder.glob("*.yaml"))}
     values = {name: read_yaml(path) for name, path in files.items()}
@@ -198,7 +198,7 @@ def read_recipes(folder: Path = RECIPES) -> Catalog:
             raise UserError(f"{folder}/arms.yaml: {name}: {error}")
     file = folder / "mixes.yaml"
     mixes = {checked_name(name, file, KEY): parse_mix(value, file, name) for name, value in read_yaml(file).items()}
-    scales = _scales(folder / "scales")
+    scales = read_scales(folder / "scales")
     variants = _variants(folder / "variants.yaml", scales, mixes)
     for name, scale in sorted(scales.items(), key=lambda item: item[1].inherits is not None):
         file = folder / f"scales/{name}.yaml"

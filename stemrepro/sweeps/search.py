@@ -24,7 +24,6 @@ from optuna.trial import FrozenTrial, TrialState
 from rich.console import Console
 from sqlalchemy.exc import SQLAlchemyError
 
-from stemrepro.common import mkl_avx512
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import locked, write_json
 from stemrepro.common.progress import bar
@@ -182,8 +181,6 @@ def run_sweep(
     file: Path, catalog: Catalog, scale: str, data: Path, results: Path, number: int, worker: int, console: Console
 ) -> None:
     """Run what is left of a sweep by so many processes; `worker` 0 then writes `results`/<scale>/sweeps/<name>/."""
-    if catalog.scale(scale).training.mkl_avx512:
-        mkl_avx512.load()
     sweep, name, out = read_sweep(file), file.stem, Path("sweeps") / scale / file.stem
     call = partial(objective, sweep=sweep, catalog=catalog, scale=scale, data=data, out=out)
     with locked(out):  # the same command may be started twice

@@ -9,7 +9,7 @@ import pytest
 
 from stemrepro.common import mkl_avx512
 from stemrepro.training.train import train
-from tests.conftest import quiet, retrained
+from tests.conftest import ROOT, quiet, retrained
 
 CHILD = """
 import json, sys
@@ -70,3 +70,24 @@ def test_a_run_that_asks_for_it_has_it_and_says_so_where_it_cant(make_run, capfd
     assert had == [False, False, True]
     losses = [[json.loads(line)["loss"] for line in (each.folder / "metrics.jsonl").open()] for each in (run, worker)]
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+
+
+SWEEP = """
+import sys
+import stemrepro.sweeps.search as search
+from stemrepro.common import mkl_avx512
+from stemrepro.cli import main
+search.run_sweep = lambda *given: print(mkl_avx512.in_force())
+sys.argv = ["stemrepro", "sweep", "recipes/sweeps/leaderboard.yaml", "--scale", "SCALE"]
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems' torch has no MKL")
+@pytest.mark.parametrize(("scale", "said"), [("leaderboard", "True"), ("laptop", "False")])
+def test_a_sweep_asks_for_it_before_recipes_import_torch(scale, said):
+    """A sweep trains in its own process."""
+    code = SWEEP.replace("SCALE", scale)
+    done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, cwd=ROOT)
+    assert done.stdout.split() == [said], done.stderr
