@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from stemrepro.cli import estimate
-from stemrepro.config.address import MAIN, Address
+from stemrepro.config.address import Address
 from stemrepro.measures.catalog import load
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.pipeline.plan import make_plan
 from stemrepro.sweeps.trials import first_points, read_sweep, space_of
 from tests.conftest import ROOT, copy_recipes
 
+OWN = "own-rate"
 PAGE = (ROOT / "docs/cluster.md").read_text(encoding="utf-8")
 SECTION, PILOT = (
     PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0] for title in ("One night on 8 H100s", "The pilot")
@@ -97,10 +98,12 @@ def test_the_pilot_is_planned_at_the_cost_that_its_page_names(tmp_path, monkeypa
         tokens = {run.training.tokens for run in plan.runs.values()}
         assert tokens.pop() / total["dense"] == pytest.approx(36, rel=0.01)
         assert {run.trained for run in plan.runs.values()} == {(0, 1, 2)}
-        model = plan.runs[Address(MAIN, "dense")].model
+        model = plan.runs[Address(OWN, "dense")].model
+        larger = plan.runs[Address(OWN, "dense-third-size")].model
+        assert (larger.kv_heads, larger.head_width, larger.ffn_width % 8) == (larger.heads, model.head_width, 0)
         shares.append(2 * model.vocab * model.width / total["dense"])  # a table at the input, one at the output
     assert shares[::2] == pytest.approx([2 / 3, 1 / 3], rel=0.03)  # docs/trainer.md
-    dearest = plan.runs[Address(MAIN, "dense-third-size")]
+    dearest = plan.runs[Address(OWN, "dense-third-size")]
     flops_of_one = 3 * dearest.training.tokens * flops_per_token(dearest.model, dearest.training.sequence)
     assert 8 < flops_of_one / estimate.GPU_FLOPS / 3600 < 9  # "over eight hours"
     claims = {claim.arms for claim in catalog.recipe("pilot").claims.values()}
@@ -112,3 +115,28 @@ def test_the_pilot_is_planned_at_the_cost_that_its_page_names(tmp_path, monkeypa
         "dense": 3, "input-add": 6, "stem-third": 6, "dense-third-size": 3
     }  # fmt: skip
     assert abs(seconds / 3600 - int(hours)) < 2
+    with (tmp_path / "recipes/scales/pilot-30m.yaml").open("a") as file:
+        file.write("tuned:\n  stem-third: {learning_rate: 0.004, table_rate_factor: 4}\n")
+    runs = make_plan("pilot-30m", (), load(tmp_path / "recipes")).runs
+    assert {address.arm: (run.training.learning_rate, run.training.table_rate_factor) for address, run in runs.items()} == {
+        "dense": (0.002, 1), "input-add": (0.002, 1), "dense-third-size": (0.002, 1), "stem-third": (0.004, 4)
+    }  # fmt: skip
+
+
+def test_the_bill_of_the_pilot_follows_from_its_formulas():
+    """docs/trainer.md: 6 N D at 40% of an H100's peak, and a published law of the loss."""
+    page = (ROOT / "docs/trainer.md").read_text(encoding="utf-8")
+    told = re.search(r"takes (\d+) hours at 20 tokens per parameter, (\d+) at 36, and ([\d,]+) with", page).groups()
+    hours = [6 * 1.5e9 * tokens / estimate.GPU_FLOPS / 3600 for tokens in (30e9, 54e9, 1e12)]
+    assert [float(number.replace(",", "")) for number in told] == pytest.approx(
+        hours, rel=0.015
+    )  # the estimate rounds the peak
+    parts = 406.4 / 1.5e9**0.34, 410.7 / 30e9**0.28
+    loss = 1.69 + sum(parts)
+    worth = [100 * ((parts[1] / (parts[1] - lead * loss)) ** (1 / 0.28) - 1) for lead in (0.01, 0.004)]
+    said = re.search(
+        r"a loss of (\S+) nats there\. A lead of 1% is then worth (\d+)% more tokens, and a lead of 0.4% is worth (\d+)%",
+        page,
+    )
+    assert [float(number) for number in said.groups()] == pytest.approx([loss, *worth], abs=0.5)
+    assert float(said[1]) == pytest.approx(loss, abs=0.005)

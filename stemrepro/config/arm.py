@@ -104,6 +104,8 @@ class Arm(Strict):
 DENSE = Arm.model_construct(ffn="dense", placement="none")  # unchecked, or this module would import torch
 STEM_FULL = Arm.model_construct(ffn="stem", placement="full")
 """The arms that set the FLOPs and the parameters of a track."""
+LARGE = 10**7
+"""Parameters from which on a model is one for GPUs, whose matrix units want multiples of 8."""
 
 
 @cache
@@ -134,39 +136,45 @@ def _parameters(config: ModelConfig) -> int:
     return parameter_counts(config)["total"]
 
 
-def _of_equal(shape: Shape, arm: Arm, size: Callable[[ModelConfig], int], target: ModelConfig) -> ModelConfig:
-    """Return the model of an arm whose size is nearest to the target's, by ffn_width in all layers."""
+def _of_equal(
+    shape: Shape, arm: Arm, size: Callable[[ModelConfig], int], target: ModelConfig, multiple: int = 1
+) -> ModelConfig:
+    """Return the model of an arm whose size is nearest to the target's, by ffn_width, a multiple, in all layers."""
     aim = size(target)
 
-    def of(ffn_width: int) -> ModelConfig:
-        return _shaped(shape.model_copy(update={"ffn_width": ffn_width}), arm)
+    def of(number: int) -> ModelConfig:
+        return _shaped(shape.model_copy(update={"ffn_width": number * multiple}), arm)
 
     if size(of(1)) > aim:
-        raise UserError(f"ffn '{arm.ffn}' can't have {aim:,} FLOPs or parameters: an ffn_width of 1 is too many")
+        raise UserError(f"ffn '{arm.ffn}' can't have {aim:,} FLOPs or parameters: an ffn_width of {multiple} is too many")
     return nearest(of, size, aim)
 
 
 def _of_equal_size(shape: Shape, arm: Arm, other: Arm) -> ModelConfig:
     """Return the model of an arm with another's parameters, in a shape that one would train at that size.
 
-    Heads as wide as the shape's, and d_ff / width as it was, come nearest to the target; ffn_width then meets it.
+    Heads as wide as the shape's, and d_ff / width as it was, come nearest to the target; ffn_width then meets it. Where
+    every head has keys and values of its own, so it is in the larger model too. From LARGE on d_ff is a multiple of 8.
 
     Raises:
         UserError: as in `_of_equal`.
     """
     arm, target, head = arm.model_copy(update={"match": "none"}), _shaped(shape, other), shape.width // shape.heads
+    own = shape.kv_heads == shape.heads > 1
+    step, aim = 1 if own else shape.kv_heads, _parameters(target)
 
     def of(groups: int) -> Shape:
-        heads = groups * shape.kv_heads
+        heads = groups * step
         width = heads * head
         ffn_width = round(width * shape.ffn_width / shape.width)
-        return shape.model_copy(update={"width": width, "heads": heads, "ffn_width": ffn_width})
+        grown = {"width": width, "heads": heads, "ffn_width": ffn_width}
+        return shape.model_copy(update=grown | ({"kv_heads": heads} if own else {}))
 
     def model(groups: int) -> ModelConfig:
         return _shaped(of(groups), arm)
 
-    grown = nearest(model, _parameters, _parameters(target))
-    return _of_equal(of(grown.heads // shape.kv_heads), arm, _parameters, target)
+    grown = nearest(model, _parameters, aim)
+    return _of_equal(of(grown.heads // step), arm, _parameters, target, 8 if aim >= LARGE else 1)
 
 
 @cache

@@ -82,6 +82,16 @@ def test_a_dense_model_of_equal_size_has_denses_shape(catalog, shape):
     assert (heads - 1) / heads < ratio < (heads + 1) / heads
 
 
+def test_a_large_dense_model_of_equal_size_suits_gpus(catalog):
+    """With keys and values for every head as in its shape, and a d_ff of 8 times a whole number."""
+    form = catalog.scales["laptop"].model.model_copy(
+        update={"vocab": 32_000, "width": 320, "layers": 8, "heads": 5, "kv_heads": 5, "ffn_width": 864}
+    )
+    grown, stem = (shaped(form, ARMS[name]) for name in ("dense-equal-size", "stem-full"))
+    assert (grown.kv_heads, grown.head_width, grown.ffn_width % 8) == (grown.heads, 64, 0)
+    assert parameter_counts(grown)["total"] == pytest.approx(parameter_counts(stem)["total"], rel=0.001)
+
+
 ON_TRACKS = ["dense", "stem-third", "stem-full", "stem-normed", "token-only", "input-add", "stem-frozen"]
 ON_TRACKS += ["topk-moe", "hash-moe"]
 
