@@ -107,7 +107,7 @@ def draw_memory(axes: Axes, data: pd.DataFrame) -> pd.Series:
         note(axes, words, (rest + tables, place), (4, 0))
         over[arm] = tables / rest
     axes.set_yticks(range(len(names)), [ARM_LABEL[arm] for arm in names])
-    axes.set(xlabel=f"{LESS}, GB in bfloat16", xlim=(0, 1.6 * axes.get_xlim()[1]))
+    axes.set(xlabel=f"{LESS}, GB in bfloat16", xlim=(0, 1.85 * axes.get_xlim()[1]))
     axes.invert_yaxis()
     return pd.Series(over)
 

@@ -8,7 +8,7 @@ from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
 from stemrepro.measures.losses import arm_losses, contrast
 from stemrepro.measures.scores import Scores
-from stemrepro.model.cost import parameter_counts
+from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.report.results import mean_row, pick
 from stemrepro.report.style import ARM_COLOUR, BETTER, LESS, PLAIN, draw_means, headline, look, note, sheet
 from stemrepro.verdicts.effect import Effect
@@ -16,8 +16,8 @@ from stemrepro.verdicts.effect import Effect
 ARMS = ("stem-full", "dense-equal-size")
 NAMES = dict(zip(ARMS, ("STEM full", "dense of its size"), strict=True))
 HEADLINE = (
-    "A dense model as large as STEM full, its tables counted, ends with a lower loss\n"
-    "after {} tokens per parameter of plain dense"
+    "A dense model as large as STEM full, its tables counted, ends with a lower loss,\n"
+    "for {:.1f} times the FLOPs (after {} tokens per parameter of plain dense)"
 )
 
 
@@ -35,6 +35,12 @@ def collect(scores: Scores) -> pd.DataFrame:
         below = contrast(*losses, "prose")
         rows.append(mean_row("below", ARMS[1], x, below))
         rows += [{"panel": "seeds", "what": ARMS[1], "x": x, "value": value} for value in below.differences]
+    models = [
+        run_settings(Address(MAIN, arm), scores.catalog.arms[arm], scores.catalog.variant(MAIN), scores.scale)[0]
+        for arm in ARMS
+    ]
+    stem, larger = (flops_per_token(model, scores.scale.model.sequence) for model in models)
+    rows.append({"panel": "FLOPs over STEM full's", "what": ARMS[1], "value": larger / stem})
     return pd.DataFrame(rows)
 
 
@@ -79,6 +85,7 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     draw_below(grid["b"], data)
     grid["a"].set_yticks(range(len(budgets)), [f"{budget:.0f} tokens per\nparameter of dense" for budget in budgets])
     grid["a"].set_ylim(len(budgets) - 0.5, -0.6)
-    message = HEADLINE.format(" and ".join(f"{budget:.0f}" for budget in budgets))
+    (flops,) = pick(data, panel="FLOPs over STEM full's")["value"]
+    message = HEADLINE.format(flops, " and ".join(f"{budget:.0f}" for budget in budgets))
     headline(figure, message, bool((below["ci_low"] > 0).all()), scores.recipe.title)
     return figure

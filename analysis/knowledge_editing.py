@@ -55,8 +55,8 @@ PAIRS = {
 }
 """Two countries whose names have as many tokens, and two with a longer source: what `front` shows of their capitals."""
 FRONT = (
-    "With Germany's rows Berlin overtakes Madrid as the capital of Spain;\n"
-    "a longer name moves furthest with copies of the row (means)"
+    "In STEM full, Germany's rows make Berlin the capital of Spain; a longer name moves furthest\n"
+    "with copies of the row (means). In dense, the input embedding alone does as much."
 )
 PARTS = 1000
 """Parts of a probability that its scores, which are of 16 bits, tell apart."""
@@ -139,7 +139,7 @@ def draw_swaps(axes: Axes, rows: pd.DataFrame, names: dict[str, str], colours: l
             note(axes, f"{value:.0f}%", (end, at + shift), (3, 0))
     rows_of(axes, list(names.values()), MOVED)
     axes.set_xlim(right=118)  # room for numbers
-    axes.set_ylim(top=-1.1)  # and for the legend
+    axes.set_ylim(top=-1.6)  # and for the legend
     handles = [
         Patch(fc=colour, ec=PLAIN, label=SWAPPED[name]) for name, colour in (("rows", PLAIN), ("input", "white"))
     ]
@@ -193,6 +193,8 @@ def front(data: pd.DataFrame, scores: Scores) -> Figure:
         old, new = draw_pair(grid[letter], data, *pair)
         means = rows.set_index(["what", "x"])["value"]
         shown &= means[new, best] > means[old, best]
+    success = pick(data, panel="success").set_index(["what", "x"])["value"]
+    shown &= success["dense", "input"] >= success[MAIN, "rows"]
     headline(figure, FRONT, bool(shown), scores.recipe.title)
     return figure
 

@@ -48,7 +48,8 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw each method's lead over dense, and STEM full's over each rival."""
     budgets = [f"{budget:.0f}" for budget in sorted(data["x"].astype(float).unique())]
     at = f"{budgets[0]} tokens per parameter" + f" (hollow: {budgets[-1]})" * (len(budgets) > 1)
-    figure, grid = sheet("ab", 2.6, {"a": f"Lead over dense, {at}", "b": "STEM full's lead over"}, width_ratios=(1.2, 1))
+    titles = {"a": f"Lead over dense, {at}", "b": "STEM full's lead over"}
+    figure, grid = sheet("ab", 2.6, titles, width_ratios=(1.2, 1))
     draw_panel(grid["a"], pick(data, panel="lead"), [STEM, *RIVALS], f"bits per byte below dense's (%), {BETTER}", 1)
     draw_panel(grid["b"], pick(data, panel="below"), [*RIVALS], f"loss (nats/token), {BETTER}", 3)
     headline(figure, scores.recipe.title)

@@ -111,16 +111,15 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     draw_forest(axes, gains, order, GAIN)
     draw_robustness(axes, data, order, shift=0.25)
     mark_settings(axes, data)
-    axes.legend(loc="lower right")
+    half = pick(gains, what="stem-full")["value"].iloc[0] / 2
+    axes.axvline(half, color=ARM_COLOUR["stem-full"], lw=0.8, ls=":", label="half of STEM full's")
+    axes.legend(loc="lower right", borderaxespad=0)
     name_rows(axes, order)
     axes.set_yticks(range(len(order)), list(NAMES.values()))
     for words, first in GROUPS.items():
         note(axes, words, (0, first - 0.36), (4, 0), color=PLAIN)
         if first:
             axes.axhline(first - 0.5, color=PLAIN, lw=0.6, ls=":")
-    half = pick(gains, what="stem-full")["value"].iloc[0] / 2
-    axes.axvline(half, color=ARM_COLOUR["stem-full"], lw=0.8, ls=":")
-    note(axes, "half of\nSTEM full's", (half, len(order) - 1), (4, 0), color=ARM_COLOUR["stem-full"])
     draw_frequencies(grid["b"], data)
     draw_vocabularies(grid["c"], data)
     headline(figure, HEADLINE, needed(gains, pick(data, panel="loss, official start")), scores.recipe.title)

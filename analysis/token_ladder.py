@@ -164,7 +164,8 @@ def draw_gaps(axes: Axes, data: pd.DataFrame, scores: Scores) -> None:
             words = f"{ARM_LABEL[arm]}: {last['value']:.1f}%\n({last['ci_low']:.1f} to {last['ci_high']:.1f})"
             ends[words] = last["value"], ARM_COLOUR[arm]
         elif arm == STEM[0]:
-            note(axes, f"{width:g} times as wide", (float(last["x"]), last["value"]), (6, 0), color=ARM_COLOUR[arm])
+            words, end = f"hollow: {width:g} times as wide", (float(last["x"]), last["value"])
+            note(axes, words, end, (6, 0), color=ARM_COLOUR[arm])
     axes.axhline(0, color="black", lw=0.6)
     paper, others = (pick(data, panel=f"gap, %, {name}") for name in ("paper", "re-runs"))
     axes.plot(paper["x"].astype(float), paper["value"], color="black", ls=":", lw=1.2)
@@ -172,7 +173,7 @@ def draw_gaps(axes: Axes, data: pd.DataFrame, scores: Scores) -> None:
     axes.plot(others["x"].astype(float), others["value"], "*", color=PLAIN, ms=6)
     for row in others.itertuples():
         first = float(row.x) == others["x"].astype(float).min()
-        side, at = ("right", (-5, 0)) if first else ("left", (5, 0))
+        side, at = ("right", (-5, 6)) if first else ("left", (5, -6))
         note(axes, f"MoME {row.what.upper()}", (float(row.x), row.value), at, ha=side, color=PLAIN)
     along(axes, data, f"loss below dense's (%), {BETTER}")
     name_ends(axes, ends, 0.12)
@@ -231,9 +232,7 @@ def draw_stack(axes: Axes, data: pd.DataFrame) -> None:
 
 def front(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw STEM's gap along tokens per parameter with others', and its two parts on each other."""
-    figure, grid = sheet(
-        "ab", 3.5, {"a": "What STEM gains on dense (hollow: wider)", "b": "Where STEM full's gain is from"}
-    )
+    figure, grid = sheet("ab", 3.5, {"a": "What STEM gains on dense", "b": "Where STEM full's gain is from"})
     relative, parts = grid.values()
     draw_gaps(relative, data, scores)
     draw_stack(parts, data)
@@ -251,7 +250,7 @@ def say(figure: Figure, data: pd.DataFrame, scores: Scores) -> None:
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     """Draw five panels along tokens per parameter: leads, and of STEM full parts, FLOPs, rivals and pairs."""
     titles = {
-        "a": "Lead over dense, ours and others' (hollow: wider)",
+        "a": "Lead over dense, ours and others'",
         "b": "Leads of one model over another",
         "c": "At equal training FLOPs",
         "d": "Other memories",

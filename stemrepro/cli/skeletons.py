@@ -26,7 +26,7 @@ from stemrepro.model.ffn.stem import Stem
 
 
 class {name}(Stem):
-    """y = W_d(SiLU(W_g x) * U[token]): STEM, to be changed. A parameter `table.weight` is trained as tables are."""
+    """STEM, to be changed: y = W_d(SiLU(W_g x) * U[token]). A parameter `table.weight` is trained as tables are."""
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
         """x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""

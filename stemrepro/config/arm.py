@@ -146,7 +146,8 @@ def _of_equal(
         return _shaped(shape.model_copy(update={"ffn_width": number * multiple}), arm)
 
     if size(of(1)) > aim:
-        raise UserError(f"ffn '{arm.ffn}' can't have {aim:,} FLOPs or parameters: an ffn_width of {multiple} is too many")
+        lack = f"ffn '{arm.ffn}' can't have {aim:,} FLOPs or parameters"
+        raise UserError(f"{lack}: an ffn_width of {multiple} is too many")
     return nearest(of, size, aim)
 
 

@@ -14,8 +14,12 @@ from typing import Any
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.paths import ANALYSES
+from stemrepro.config.address import Address
+from stemrepro.config.arm import run_settings
 from stemrepro.measures.base import scores_of
 from stemrepro.measures.catalog import load
+from stemrepro.measures.scores import Scores
+from stemrepro.model.cost import parameter_counts
 from stemrepro.report import forest
 from stemrepro.report.estimates import with_estimates
 from stemrepro.report.evidence import judged, verdict_rows
@@ -35,6 +39,15 @@ def module(path: Path, functions: list[str]) -> ModuleType:
         needed = " and ".join(f"{name}(data, scores)" for name in functions)
         raise UserError(f"{path} lacks the function '{missing[0]}'; it needs collect(scores) and {needed}")
     return loaded
+
+
+def sizes_of_dense(scores: Scores) -> str:
+    """Return dense's parameters at the recipe's variants in words, for a footer; nothing where it trains nothing."""
+    recipe, catalog, dense = scores.recipe, scores.catalog, scores.catalog.arms["dense"]
+    variants = dict.fromkeys((recipe.compare_at, *recipe.variants)) if recipe.wanted() else ()
+    shapes = [run_settings(Address(at, "dense"), dense, catalog.variant(at), scores.scale)[0] for at in variants]
+    sizes = sorted({f"{parameter_counts(shape)['total'] / 1e6:.2g}" for shape in shapes}, key=float)
+    return f"dense: {' to '.join(sizes[:: max(1, len(sizes) - 1)])}M parameters; " if sizes else ""
 
 
 def analyse(name: str, scale: str, scores: Path, results: Path, formats: tuple[str, ...] = ()) -> list[dict[str, Any]]:
@@ -62,5 +75,5 @@ def analyse(name: str, scale: str, scores: Path, results: Path, formats: tuple[s
         data = forest.collect(read)
         figures = {file: forest.draw(data, read, str(reason)) for file in functions}
     data = with_estimates(data, read)
-    save(results / scale / name, scale, figures, data, rows, run_inputs(read), formats)
+    save(results / scale / name, scale, figures, data, rows, run_inputs(read), formats, sizes_of_dense(read))
     return rows

@@ -106,7 +106,8 @@ def _differences(one: Judged, scores: Scores) -> list[str]:
     if isnan(facts.effect.mean):
         return [f"none could be formed: {facts.failed_precondition or facts.unmeasured}"]
     settings = {OWN: facts.effect} if facts.own_settings else {}
-    settings[COMMON] = effect_of(claim, scores) if settings else facts.effect
+    tuned = scores.catalog.variant(scores.recipe.compare_at).tuned  # compared at own settings alone
+    settings[OWN if tuned else COMMON] = effect_of(claim, scores) if settings else facts.effect
     return [*_table(settings, scores.scale.seeds), f"the interval: {method(facts)}"]
 
 

@@ -32,7 +32,8 @@ How they are ranked and tuned, what the table can't say, and how to enter a meth
 Gain against the bytes of rows that a token reads, and all ranks, as a picture: [figure]({{folder}}/figure.svg).
 As numbers: [{{name}}.csv]({{name}}.csv). Commit, machine and hashes: `{{folder}}/provenance.json`.
 
-*Published in*: the method follows this publication. Its class says what was left open or left out. The others are ours.
+*Published in*: the method follows this publication, as far as the rules and its class say. The others are ours.
+Engram and over-encoding read rows of two and three successive tokens, all others rows of the current token.
 *Rank*: the ranks that a method may have, by tests of its pairs with all others, at 95% for that method alone.
 *Loss below dense's*: in % of dense's bits, with its 95% interval over seeds.
 *Ahead of the next*: the probability that its loss is below that of the method in the next row.

@@ -102,6 +102,7 @@ def save(
     rows: list[dict[str, Any]],
     inputs: dict[str, Any],
     formats: tuple[str, ...] = (),
+    models: str = "",
 ) -> None:
     """Write each figure as <name>.svg, data.csv, verdicts.json, and provenance.json where one of these has changed.
 
@@ -113,6 +114,7 @@ def save(
         rows: of verdicts.json.
         inputs: what `run_inputs` returns.
         formats: "pdf" and "png" as well; git holds neither.
+        models: what the footer says of the models, before scale and seeds.
     """
     seeds = sorted({run["seeds"] for run in inputs.get("runs", {}).values()})
     if seeds and "count" in data:  # arms with more seeds than are drawn say nothing of the picture
@@ -122,7 +124,7 @@ def save(
     counted = words.get(len(seeds)) or f"{seeds[0]} to {seeds[-1]} seeds"
     files = {}
     for name, figure in figures.items():
-        footer(figure, f"scale {scale}, {counted}")
+        footer(figure, f"{models}scale {scale}, {counted}")
         settle(figure)
         files[folder / f"{name}.svg"] = render(figure, "svg")
         for kind in formats:
