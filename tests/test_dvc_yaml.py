@@ -102,7 +102,7 @@ def test_a_stage_waits_for_all_code_that_it_runs(file, name):
 
 @pytest.mark.parametrize("file", ["dvc.yaml", "studies/dvc.yaml"])
 def test_dvc_removes_nothing(file):
-    """Before a stage it removes what doesn't persist, which another command may read; a failed stage gives nothing back.
+    """Before a stage it removes what doesn't persist, which another command may read, and which a failed one loses.
 
     'dvc exp apply' deletes what its cache could hold and dvc.lock doesn't name: longer studies are mostly made without.
     """
