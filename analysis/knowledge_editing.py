@@ -55,8 +55,8 @@ PAIRS = {
 }
 """Two countries whose names have as many tokens, and two with a longer source: what `front` shows of their capitals."""
 FRONT = (
-    "In STEM full, Germany's rows make Berlin the capital of Spain; a longer name moves furthest\n"
-    "with copies of the row (means). In dense, the input embedding alone does as much."
+    "In STEM full Germany's rows make Berlin Spain's capital; a longer name moves furthest\n"
+    "with copies of the row (means). In dense the input embedding alone does as much."
 )
 PARTS = 1000
 """Parts of a probability that its scores, which are of 16 bits, tell apart."""

@@ -102,7 +102,7 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     order = list(NAMES)
     tokens = scores.scale.training.tokens / 1e6
     titles = {
-        "a": f"Gain after {tokens:.2g}M tokens",
+        "a": f"Gain after {tokens:.2g}M tokens (dotted: half)",
         "b": "By count of the token",
         "c": "Full, by vocabulary",
     }
@@ -112,7 +112,7 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     draw_robustness(axes, data, order, shift=0.25)
     mark_settings(axes, data)
     half = pick(gains, what="stem-full")["value"].iloc[0] / 2
-    axes.axvline(half, color=ARM_COLOUR["stem-full"], lw=0.8, ls=":", label="half of STEM full's")
+    axes.axvline(half, color=ARM_COLOUR["stem-full"], lw=0.8, ls=":")
     axes.legend(loc="lower right", borderaxespad=0)
     name_rows(axes, order)
     axes.set_yticks(range(len(order)), list(NAMES.values()))
