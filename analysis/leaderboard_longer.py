@@ -13,6 +13,7 @@ from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row, pick
 from stemrepro.report.style import BETTER, PLAIN, headline, note, sheet
 
+HEADLINE = "After {} tokens per parameter STEM full is ahead of Engram, which leads the leaderboard after nine"
 STEM = "stem-full"
 RIVALS = ("engram", "over-encoding")
 APART = 0.4
@@ -52,5 +53,6 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     figure, grid = sheet("ab", 2.6, titles, width_ratios=(1.2, 1))
     draw_panel(grid["a"], pick(data, panel="lead"), [STEM, *RIVALS], f"bits per byte below dense's (%), {BETTER}", 1)
     draw_panel(grid["b"], pick(data, panel="below"), [*RIVALS], f"loss (nats/token), {BETTER}", 3)
-    headline(figure, scores.recipe.title)
+    below = pick(data, panel="below", what="engram")
+    headline(figure, HEADLINE.format(*budgets), bool((below["ci_low"] > 0).all()), scores.recipe.title)
     return figure
