@@ -13,7 +13,7 @@ from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row, pick
 from stemrepro.report.style import BETTER, PLAIN, headline, note, sheet
 
-HEADLINE = "After {} tokens per parameter STEM full is ahead of Engram, which leads the leaderboard after nine"
+HEADLINE = "After {} tokens per parameter STEM full is ahead of Engram,\nwhich leads the leaderboard after nine"
 STEM = "stem-full"
 RIVALS = ("engram", "over-encoding")
 APART = 0.4
@@ -43,6 +43,7 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, arms: list[str], label: str, digi
             note(axes, words, (row.value, place + shift), (0, 9), ha="center", color=PLAIN)
     name_rows(axes, arms)
     axes.margins(x=0.25)
+    axes.set_xlim(left=min(axes.get_xlim()[0] / 4, 0))
 
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:
@@ -50,7 +51,7 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     budgets = [f"{budget:.0f}" for budget in sorted(data["x"].astype(float).unique())]
     at = f"{budgets[0]} tokens per parameter" + f" (hollow: {budgets[-1]})" * (len(budgets) > 1)
     titles = {"a": f"Lead over dense, {at}", "b": "STEM full's lead over"}
-    figure, grid = sheet("ab", 2.6, titles, width_ratios=(1.2, 1))
+    figure, grid = sheet("ab", 2.8, titles, width_ratios=(1.2, 1))
     draw_panel(grid["a"], pick(data, panel="lead"), [STEM, *RIVALS], f"bits per byte below dense's (%), {BETTER}", 1)
     draw_panel(grid["b"], pick(data, panel="below"), [*RIVALS], f"loss (nats/token), {BETTER}", 3)
     below = pick(data, panel="below", what="engram")
