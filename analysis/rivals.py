@@ -22,7 +22,7 @@ from stemrepro.verdicts.effect import Effect
 
 HEADLINE = (
     "STEM full ends below dense models of as many FLOPs or as long a training step;\n"
-    "a table read by hashed pairs of tokens (bigrams) ends below STEM full"
+    "in such short runs a table read by hashed pairs of tokens (bigrams) ends below STEM full"
 )
 PAIRS = ("0", "1-3", "4-31", "32+")
 SPLIT = ("stem-full", "token-only", "ngram-table", "dense-equal-size")

@@ -39,6 +39,7 @@ Engram and over-encoding read rows of two and three successive tokens, all other
 *Ahead of the next*: the probability that its loss is below that of the method in the next row.
 *d_ff / width*: of the FFN. A row with less than {SHAPES[0]:g} or more than {SHAPES[1]:g} says *shape* and has no rank.
 These bounds were set after the results; without them nobody is alone in front at equal parameters.
+More tokens may change the order: [what the table can't say](../docs/leaderboard.md#what-the-table-cant-say).
 *Active*: parameters without tables and without experts that a token doesn't use.
 *Bytes of rows*: of the table rows that one token reads, at two bytes a number (`stemrepro plan` counts four).
 *Step time*: over dense's, where the model was timed.
