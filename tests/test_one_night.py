@@ -88,10 +88,11 @@ def test_the_pilot_is_planned_at_the_cost_that_its_page_names(tmp_path, monkeypa
         r"# (\S+), (\S+) and (\S+) FLOPs: (\d+) hours of one H100 at 40% of its peak", PILOT
     ).groups()
     assert re.findall(r" tokens, (\S+) FLOPs: ", said) == flops
-    catalog, seconds, shares = load(tmp_path / "recipes"), 0.0, []
+    catalog, seconds, shares, parts = load(tmp_path / "recipes"), 0.0, [], []
     for size, parameters in (("30m", 30e6), ("60m", 60e6), ("125m", 125e6)):
         plan = make_plan(f"pilot-{size}", (), catalog)
-        seconds += estimate.estimate(plan)["flops"] / estimate.GPU_FLOPS
+        parts.append(estimate.estimate(plan)["flops"] / estimate.GPU_FLOPS)
+        seconds += parts[-1]
         total = {address.arm: parameter_counts(run.model)["total"] for address, run in plan.runs.items()}
         assert total["dense"] == pytest.approx(parameters, rel=0.02)
         assert total["dense-third-size"] == pytest.approx(total["stem-third"], rel=0.001)
@@ -115,6 +116,8 @@ def test_the_pilot_is_planned_at_the_cost_that_its_page_names(tmp_path, monkeypa
         "dense": 3, "input-add": 6, "stem-third": 6, "dense-third-size": 3
     }  # fmt: skip
     assert abs(seconds / 3600 - int(hours)) < 2
+    told = re.search(r"the three sizes take (\d+), (\d+) and (\d+)\.", PILOT).groups()
+    assert [round(part / 3600) for part in parts] == [int(number) for number in told]
     with (tmp_path / "recipes/scales/pilot-30m.yaml").open("a") as file:
         file.write("tuned:\n  stem-third: {learning_rate: 0.004, table_rate_factor: 4}\n")
     runs = make_plan("pilot-30m", (), load(tmp_path / "recipes")).runs

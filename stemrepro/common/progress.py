@@ -41,7 +41,7 @@ def bar(what: str, total: float | None, done: float = 0) -> tqdm:
     """
     terminal = sys.stderr.isatty()
     look: dict[str, Any] = (
-        {"dynamic_ncols": True, "mininterval": 0.5} if terminal else {"ncols": 80, "mininterval": 60, "position": 0}
+        {"dynamic_ncols": True, "mininterval": 0.5} if terminal else {"mininterval": 60, "position": 0}
     )
     style = {"bar_format": BAR if terminal else LINE} if total else {}
     file = sys.stderr if terminal else _Log()

@@ -8,6 +8,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -58,7 +59,9 @@ def join(run: Run) -> None:
     if gpu:
         torch.cuda.set_device(around.local_rank())
     torch.set_num_threads(run.training.threads)
-    dist.init_process_group("nccl" if gpu else "gloo", rank=around.global_rank(), world_size=parallel.ranks)
+    patience = timedelta(hours=1)  # all others wait while rank 0 writes or hashes a checkpoint
+    backend, ranks = "nccl" if gpu else "gloo", {"rank": around.global_rank(), "world_size": parallel.ranks}
+    dist.init_process_group(backend, timeout=patience, **ranks)
     atexit.register(dist.destroy_process_group)
 
 

@@ -62,6 +62,15 @@ def test_what_was_done_before_a_resumed_task_began_again_is_no_pace(clock, capsy
     assert capsys.readouterr().err == "training: 66%, 09:00 left, 0 of 1, run\n"
 
 
+def test_a_long_line_of_a_log_is_not_cut(clock, capsys):
+    """Half of a speed reads as another speed."""
+    name, pace = "dense-third-size@own-rate seed 0", "loss 4.213, 912,345 tokens/s"
+    course = Course("training", [task(name, 10)])
+    clock.now += 60
+    course.report(0, 5, pace)
+    assert capsys.readouterr().err == f"training: 50%, 01:00 left, 0 of 1, {name}, {pace}\n"
+
+
 def test_what_other_processes_say_late_changes_nothing(clock, capsys):
     course = Course("training", [task("run", 10), task("other", 10)])
     course.report(1, 0)
