@@ -145,6 +145,8 @@ def about(folder: Path, kind: str, address: Address) -> dict[str, Any]:
     """Return what is known of an arm's scores: hashes, seeds, costs, means; UserError where it has none."""
     known = protocol(folder)
     if (kind, address.variant, address.arm) not in known:
+        if not known:
+            raise damaged(folder / f"{PROTOCOL}.parquet", f"no {kind} of {address}")
         remedy = f"'make reproduce SCALE={folder.name}' trains and scores what lacks"
         raise UserError(f"{folder / PROTOCOL}.parquet has no {kind} of {address}; {remedy}")
     return known[kind, address.variant, address.arm][1]

@@ -60,8 +60,8 @@ def join(run: Run) -> None:
         torch.cuda.set_device(around.local_rank())
     torch.set_num_threads(run.training.threads)
     patience = timedelta(hours=1)  # all others wait while rank 0 writes or hashes a checkpoint
-    backend, ranks = "nccl" if gpu else "gloo", {"rank": around.global_rank(), "world_size": parallel.ranks}
-    dist.init_process_group(backend, timeout=patience, **ranks)
+    rank, backend = around.global_rank(), "nccl" if gpu else "gloo"
+    dist.init_process_group(backend, timeout=patience, rank=rank, world_size=parallel.ranks)
     atexit.register(dist.destroy_process_group)
 
 
