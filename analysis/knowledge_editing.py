@@ -55,7 +55,7 @@ PAIRS = {
 }
 """Two countries whose names have as many tokens, and two with a longer source: what `front` shows of their capitals."""
 FRONT = (
-    "In STEM full Germany's rows make Berlin the capital of Spain, in the mean of five seeds;\n"
+    "In STEM full Germany's rows make Berlin the capital of Spain, in the mean over seeds;\n"
     "a longer name moves furthest with copies of the row"
 )
 PARTS = 1000
