@@ -35,3 +35,14 @@ def test_stem_is_ahead_of_a_rival_by_the_difference_of_their_losses(catalog, tmp
         assert below.loc[arm, "value"] == pytest.approx((losses[arm] - stem).mean())
     leads = rows[rows["panel"] == "lead"].set_index("what")["value"]
     assert leads["stem-full"] == pytest.approx((100 * (1 - stem / losses["dense"])).mean())
+
+
+def test_what_pages_say_of_its_study_and_sizes_is_so():
+    """docs/leaderboard.md and docs/trainer.md."""
+    page = (ROOT / "docs/leaderboard.md").read_text(encoding="utf-8")
+    rows = pd.read_csv(ROOT / "results/leaderboard.csv").query("track == 'FLOPs'").set_index("arm")
+    tables = rows["parameters"] - rows["active_parameters"]
+    assert f"STEM full's tables are {tables['stem-full'] / tables['engram']:.1f} times as large as Engram's" in page
+    best = pd.read_csv(ROOT / "results/leaderboard-longer/sweeps/leaderboard_36/best.csv")
+    assert best["at_edge"].fillna("").str.contains("table_rate_factor lowest").sum() == 3
+    assert "Three of these four methods were best at the lowest table rate" in page
