@@ -22,6 +22,7 @@ from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, TrialState
 from rich.console import Console
+from sqlalchemy import event
 from sqlalchemy.exc import SQLAlchemyError
 
 from stemrepro.common.errors import UserError
@@ -141,11 +142,13 @@ def open_studies(
     out.mkdir(parents=True, exist_ok=True)
     storage = RDBStorage(
         address,
-        {} if server else {"connect_args": {"timeout": 60}},
+        {} if server else {"connect_args": {"timeout": 60, "isolation_level": None}},
         heartbeat_interval=HEARTBEAT,
         grace_period=3 * HEARTBEAT,
         heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=3),
     )
+    if not server:  # SQLite locks at the first write, not at the read before it: two workers could take one trial
+        event.listen(storage.engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     for arm, space in spaces.items():
         title = f"{scale}/{name}@{arm}-{counting(arm, sweep, space, catalog, scale, data)}"
         pruner = optuna.pruners.MedianPruner(n_startup_trials=4)

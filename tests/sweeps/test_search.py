@@ -10,12 +10,14 @@ import sys
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
+from threading import Thread
 
 import optuna
 import pandas as pd
 import pytest
 import yaml
 from rich.console import Console
+from sqlalchemy import event
 
 from stemrepro.common.code_hash import _read
 from stemrepro.common.errors import UserError
@@ -320,6 +322,25 @@ def test_a_worker_that_died_before_its_first_sign_of_life(project, quick, monkey
     one.queue()
     one.study.ask()
     assert len(swept(value, project)) == 3
+
+
+def test_two_workers_never_take_one_trial(project):
+    """One asks for a trial while the other is between its look at the queue and its mark on a trial."""
+    sweep = parse(Sweep, ONE, Path())
+    (first,), (second,) = (open_studies("sweep", sweep, project, "tiny", DATA, OUT, worker) for worker in (0, 1))
+    first.queue()
+    numbers = []
+    other = Thread(target=lambda: numbers.append(second.study.ask().number))
+
+    def between(connection, cursor, statement, *_):
+        if "WHERE trials.trial_id" in statement and not other.ident:
+            other.start()
+            other.join(1)  # it ends at once where it can read
+
+    event.listen(first.storage.engine, "after_cursor_execute", between)
+    numbers.append(first.study.ask().number)
+    other.join()
+    assert sorted(numbers) == [0, 1]
 
 
 @pytest.mark.slow
