@@ -87,7 +87,7 @@ def answered(
 
     Returns:
         asked, label: of the question.
-        word: the answer.
+        word: the answer, or "-" where no claim decides.
         split: what the deciding claims say, by whose they are.
         claims: the rows, those of the paper first, with what each says and the printed numbers that it counts.
         axis: theirs, as `place_bars` returns it.
@@ -120,7 +120,7 @@ def answered(
     return {
         "asked": question.asked,
         "label": question.label,
-        "word": answer(word for counts in said.values() for word in counts),
+        "word": answer(word for counts in said.values() for word in counts) if split else "-",
         "split": "; ".join(f"{whose}: {words}" for whose, words in split.items()),
         "claims": claims,
         "not_attempted": not_attempted,
