@@ -23,6 +23,7 @@ from stemrepro.report.style import (
     SMALL,
     draw_means,
     headline,
+    ink,
     look,
     name_ends,
     note,
@@ -185,9 +186,9 @@ def draw_equations(axes: Axes) -> None:
     ):
         box = {"boxstyle": "round,pad=0.3", "fc": "white", "ec": colour, "lw": 1.4}
         parts = (
-            (name, {"weight": "bold", "color": colour}),
+            (name, {"weight": "bold", "color": ink(colour)}),
             ("$W_d\\,($SiLU$(W_g\\,x)\\;\\times$", {}),
-            (up, {"color": colour, "bbox": box}),
+            (up, {"color": ink(colour), "bbox": box}),
             (")", {}),
         )
         place = {"xy": (left, 0.5), "xycoords": "data"}

@@ -16,6 +16,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 from stemrepro.config.arm import HUES, Arm
@@ -142,9 +143,21 @@ def draw_band(
     axes.fill_between(at.astype(float), rows["ci_low"] / unit, rows["ci_high"] / unit, color=colour, alpha=alpha, lw=0)
 
 
+def ink(colour: str) -> str:
+    """Return a colour dark enough for words: its contrast with white is at least WCAG's 4.5."""
+    parts = np.array(to_rgb(colour))
+    while True:
+        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+        if 1.05 / (linear @ (0.2126, 0.7152, 0.0722) + 0.05) >= 4.5:
+            return to_hex((parts[0], parts[1], parts[2]))
+        parts = parts * 0.97
+
+
 def note(axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], **looks: Any) -> None:
     """Write words next to a point, so many points of print off it."""
     plain: dict[str, Any] = {"textcoords": "offset points", "fontsize": SMALL, "va": "center"}
+    if "color" in looks:
+        looks["color"] = ink(looks["color"])
     axes.annotate(words, at, offset, **plain | looks)
 
 

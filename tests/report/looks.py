@@ -18,7 +18,7 @@ from matplotlib.patches import Patch
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from stemrepro.report.style import SMALL
+from stemrepro.report.style import SMALL, ink
 
 APART = 12
 """Of CIE lightness, 0 to 100, by which two colours differ that nothing else tells apart."""
@@ -69,6 +69,9 @@ def about_words(figure: Figure) -> list[str]:
     outside = [words for words, _, box in seen if (box.p0 < edge.p0).any() or (box.p1 > edge.p1).any()]
     problems = [f"'{words}' leaves the figure" for words in outside]
     problems += [f"'{words}' has {text.get_fontsize():g} points" for words, text, _ in seen if text.get_size() < SMALL]
+    coloured = [(words, to_rgb(text.get_color())) for words, text, _ in seen]
+    light = [words for words, colour in coloured if np.ptp(colour) > GREYISH and lightness(colour) > 50]
+    problems += [f"'{words}' is too light to read" for words in light]
     pairs = overlapping([box for *_, box in seen])
     return problems + [f"'{seen[one][0]}' and '{seen[two][0]}' overlap" for one, two in pairs]
 
@@ -130,7 +133,8 @@ def about_marks(figure: Figure) -> list[str]:
         explained = {to_rgb(mark(handle)[0]) for handle in explaining if mark(handle)}
         explained |= {to_rgb(text.get_color()) for text in axes.texts}
         colours = {to_rgb(line.get_color()) for line in lines_of(axes)}
-        colours = {colour for colour in colours if max(colour) - min(colour) > GREYISH}
+        colours = {colour for colour in colours if np.ptp(colour) > GREYISH}
+        explained |= {colour for colour in colours if to_rgb(ink(colour)) in explained}
         shared = axes.get_shared_y_axes().get_siblings(axes)
         ticks = [*axes.get_xticklabels(), *(label for one in shared for label in one.get_yticklabels())]
         if colours - explained and len(colours) > 1 and not named(ticks):

@@ -89,7 +89,8 @@ def test_a_question_has_its_word_its_number_and_a_page_with_its_claims(project):
     every = "".join(path.read_text() for path in project.glob("questions/*"))
     assert "| A \\| sentence, &lt;i>.<br>" in every  # no column, no markup
     others = (project / "questions/others.md").read_text()
-    assert "rivals/own" in others and "\n\n**-**. " in others  # none of them decides anything
+    assert "rivals/own" in others
+    assert "\n\n**-**. " in others  # none of them decides anything
     assert "| number | printed | computed | deviation |" in (project / "questions/arithmetic.md").read_text()
 
 

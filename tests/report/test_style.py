@@ -122,6 +122,7 @@ def spoilt(what):
         (lambda figure, axes: figure.text(0.95, 0.5, "over the edge"), "leaves the figure"),
         (lambda figure, axes: axes.set_title("a  One " * 9), "overlap"),
         (lambda figure, axes: axes.text(0.5, 0.7, "small", fontsize=5), "has 5 points"),
+        (lambda figure, axes: axes.text(0.5, 0.7, "pale", color=HUES["cyan"]), "too light to read"),
         (lambda figure, axes: axes.set_xlabel(""), "x has no label"),
         (lambda figure, axes: axes.errorbar(0.5, 0.95, yerr=0.2, color="black"), "a bar leaves its axes"),
         (lambda figure, axes: axes.bar(0.5, 1.2, color="black", width=0.01), "a bar leaves its axes"),
