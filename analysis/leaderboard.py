@@ -138,6 +138,6 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
         grid[below[0]].set_yticks(range(len(others)), [short(arm) for arm in others])
     dense = data.set_index(["panel", "x", "what"]).loc[("parameters", FLOPS, "dense"), "value"]
     first = alone_in_front(data, FLOPS)
-    at = f"(at {size(dense, scores.scale.training.tokens)})"
+    at = f"(dense: {size(dense, scores.scale.training.tokens)})"
     headline(figure, f"First at equal FLOPs: {first}\n{at}", first is not None, f"{scores.recipe.title}\n{at}")
     return figure

@@ -46,7 +46,7 @@ class Standing(NamedTuple):
 
 def size(parameters: float, tokens: float) -> str:
     """Return dense's size and budget in words: a rank belongs to them, so they stand in its title."""
-    return f"{parameters / 1e6:.2g}M parameters of dense and {tokens / parameters:.0f} tokens for each"
+    return f"{parameters / 1e6:.2g}M parameters, {tokens / parameters:.0f} tokens per parameter"
 
 
 def standings(leads: dict[str, np.ndarray]) -> list[Standing]:

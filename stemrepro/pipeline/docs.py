@@ -14,7 +14,6 @@ estimate is named scale/recipe/name and a figure's data scale/recipe; a table in
                                                                          tokens_per_parameter, vocab, layers, width,
                                                                          sequence, batch and learning_rate
     {{ data("laptop/rivals", what="a") - data("laptop/rivals", what="b") }} a difference, without an interval
-    {{ mean_of(effect("laptop/rivals/a"), effect("laptop/rivals/b")) }}  the mean of both, with a t interval over them
     {{ tally("laptop") }}                                                verdicts by origin
     {{ compared("laptop") }}                                             the paper's tested claims: paper, ours, verdict
     {{ tables("third", "llama-3.2-1b") }}                                parameters and memory of shapes with STEM
@@ -36,7 +35,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
-from scipy import stats
 
 from stemrepro.common.errors import UserError, checked, unknown
 from stemrepro.common.files import atomic_write, damaged
@@ -152,12 +150,6 @@ class Numbers:
             raise unknown("claim or estimate", key, [*claims, *rows.index], recipe)
         row = rows.loc[key].rename({"value": "ours", "count": "seeds"})
         return row[row != ""].to_dict()
-
-    def mean_of(self, *numbers: Estimate) -> Estimate:
-        """Return the mean of numbers with its 95% t interval over them; their own intervals don't enter."""
-        values = [number.value for number in numbers]
-        mean = float(np.mean(values))
-        return Estimate(mean, *stats.t.interval(0.95, len(values) - 1, mean, stats.sem(values)))
 
     def verdict(self, name: str) -> str:
         """Return a claim's verdict."""

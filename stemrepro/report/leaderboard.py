@@ -24,21 +24,23 @@ COLUMNS = {panel: NAMES.get(panel, panel.replace(" ", "_")) for panel in (*RANKE
 FOUND = ("rank", "method", "published in", "loss below dense's", "ahead of the next")
 HEAD = (*FOUND, "d_ff / width", "parameters", "active", "FLOPs a token", "bytes of rows", "step time", "seeds")
 MORE = {"time": " A method whose step takes longer reads fewer tokens."}
-INTRODUCTION = f"""# {{title}} At {{size}}
+INTRODUCTION = f"""# {{title}} Dense: {{size}}
 
-Ways to give a token its own parameters, on the same text and seeds, and but for equal time on as many tokens.
-Each method has the settings of its own study. A control without a study has those of its method, or dense's.
+This page compares ways to give each token its own parameters. All methods use the same text and seeds.
+In every table but *Equal time* all methods read the same number of tokens.
+Each method has the settings of its own study.
+A *control* isolates one part of a method; without a study it has the settings of this method, or dense's.
 How they are ranked and tuned, what the table can't say, and how to enter a method: [the rules](../docs/leaderboard.md).
 Gain against the bytes of rows that a token reads, and all ranks, as a picture: [figure]({{folder}}/figure.svg).
 As numbers: [{{name}}.csv]({{name}}.csv). Commit, machine and hashes: `{{folder}}/provenance.json`.
 
 *Published in*: the method follows this publication, as far as the rules and its class say. The others are ours.
 Engram and over-encoding read rows of two and three successive tokens, all others rows of the current token.
-*Rank*: the ranks that a method may have, by tests of its pairs with all others, at 95% for that method alone.
+*Rank*: the ranks that t tests against all other methods leave open, at 95% for each method separately.
 *Loss below dense's*: in % of dense's bits, with its 95% interval over seeds.
 *Ahead of the next*: the probability that its loss is below that of the method in the next row.
 *d_ff / width*: of the FFN. A row with less than {SHAPES[0]:g} or more than {SHAPES[1]:g} says *shape* and has no rank.
-These bounds were set after the results; without them nobody is alone in front at equal parameters.
+These bounds were set after the results; without them no method is alone in first place at equal parameters.
 More tokens may change the order: [what the table can't say](../docs/leaderboard.md#what-the-table-cant-say).
 *Active*: parameters without tables and without experts that a token doesn't use.
 *Bytes of rows*: of the table rows that one token reads, at two bytes a number (`stemrepro plan` counts four).
@@ -99,7 +101,7 @@ def leaderboard_page(table: pd.DataFrame, sizes: dict[str, str], **about: str) -
     """Write the rows as Markdown, a section for each track; `about` is what INTRODUCTION asks for."""
     parts = [INTRODUCTION.format(**about)]
     for track, rows in ranks(table).items():
-        lines = [f"## Equal {track}", ""] + ([f"At {sizes[track]}.{MORE.get(track, '')}", ""] if track in sizes else [])
+        lines = [f"## Equal {track}", ""] + ([f"Dense: {sizes[track]}.{MORE.get(track, '')}", ""] if track in sizes else [])
         lines += [f"| {' | '.join(HEAD)} |", "|--:|---|---|" + "--:|" * (len(HEAD) - 3)]
         lines += [f"| {' | '.join(map(cell, row.values()))} |" for row in rows]
         parts.append("\n".join(lines) + "\n")

@@ -140,7 +140,6 @@ KILLS = "| aimed | steps lost |\n| --- | --: |\n| while saving | 3.0 |\n| at ran
         ('data("laptop/rivals", what="dense") | fewer | both(".1%")', "95.7% (95.0% to 97.0%)"),
         ('data("docs/kills.csv", "steps_lost", died_after=25) | number(".0f")', "9"),
         ('data("laptop/rivals", what="dense") - data("laptop/rivals", what="stem", panel="loss")', "1.14"),
-        ('mean_of(effect("laptop/rivals/a"), effect("laptop/rivals/b"))', "-0.10 (-4.59 to 4.39)"),  # t of 1 df: 12.706
         ('cell("table-3-1b/dense/average")', "55.82"),
         ('scale("laptop", "tokens") | millions', "0.82"),
         ('scale("paper-1b", "batch") | number(".0f")', "512"),

@@ -53,7 +53,7 @@ def test_the_table_of_a_page_is_written_next_to_it(data, tmp_path):
     data.to_csv(folder / "data.csv", index=False)
     assert write_leaderboards("leaderboard", tmp_path) == [tmp_path / "leaderboard.md"]
     page = (tmp_path / "leaderboard.md").read_text()
-    assert page.splitlines()[0].endswith(" At 0.14M parameters of dense and 9 tokens for each")
+    assert page.splitlines()[0].endswith(" Dense: 0.14M parameters, 9 tokens per parameter")
     assert "## Equal time" in page
     assert "`leaderboard/leaderboard/provenance.json`" in page
     numbers = pd.read_csv(tmp_path / "leaderboard.csv")
