@@ -62,7 +62,7 @@ def find(catalog: Catalog, name: str, scale: str | None = None) -> tuple[str, st
 
 def _cells(catalog: Catalog, recipe: str, key: str, claim: Claim) -> list[str]:
     if not isinstance(claim.paper, PaperNumber):
-        return ["not given" if claim.origin == "paper" else "not in the paper"]
+        return ["not in this measure (docs/report.md, section 2)" if claim.origin == "paper" else "not in the paper"]
     written = read_yaml(catalog.paper.file.with_name(f"{recipe}.yaml"))  # the catalog keeps the number of cells alone
     cells = [(name, catalog.paper.cell(name)) for name in written["claims"][key]["paper"].get("cells", ())]
     lines = [f"{claim.paper.value:g} {claim.paper.unit}: {claim.paper.source} ({claim.paper.confidence})"]

@@ -156,7 +156,7 @@ def ink(colour: str) -> str:
 def note(axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], **looks: Any) -> None:
     """Write words next to a point, so many points of print off it."""
     plain: dict[str, Any] = {"textcoords": "offset points", "fontsize": SMALL, "va": "center"}
-    if "color" in looks:
+    if looks.get("color", "white") != "white":  # white words stand in a dark bar
         looks["color"] = ink(looks["color"])
     axes.annotate(words, at, offset, **plain | looks)
 

@@ -41,7 +41,7 @@ def ours(row: dict[str, Any]) -> str:
 def paper(row: dict[str, Any]) -> str:
     """Write the paper's number."""
     if not row["paper"]:
-        return "not given" if row["origin"] == "paper" else "not in the paper"
+        return "not in this measure" if row["origin"] == "paper" else "not in the paper"
     value, unit = row["paper"]["value"], row["paper"]["unit"]
     return counted(printed(row, value) if row["kind"] == "exact" else number(value), unit)
 
