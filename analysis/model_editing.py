@@ -120,7 +120,7 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     rows = pick(edits, what="rows").set_index("x")
     message = (
         "Another country's rows change a real model's answers in its first layer, which STEM\n"
-        f"leaves dense; in all others together they make {rows.loc['full', 'value']:.0f}% of the answers the target's, in the mean"
+        f"leaves dense; in all others together they make {rows.loc['full', 'value']:.0f}% of answers the target's, in the mean"
     )
     rest = max(rows.loc["full", "ci_high"], single["ci_high"].max())
     headline(figure, message, bool(rows.loc["layer 0", "ci_low"] > rest), scores.recipe.title)

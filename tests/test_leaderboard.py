@@ -5,12 +5,14 @@ import pandas as pd
 import pytest
 
 from analysis.leaderboard import NO_SHAPE, collect, draw
+from stemrepro.cli.estimate import track_lines
 from stemrepro.common.errors import UserError
 from stemrepro.measures.base import requirement
 from stemrepro.measures.catalog import load
 from stemrepro.measures.leaderboard import FROZEN, SHAPES, costs, no_gain_of, places
 from stemrepro.measures.protocol import check_one_plan
 from stemrepro.measures.scores import Scores
+from stemrepro.pipeline.plan import make_plan
 from stemrepro.report.style import settle, use_style
 from tests.conftest import ROOT
 from tests.made_up import write_arms
@@ -51,6 +53,16 @@ def test_methods_stand_in_the_order_of_their_losses(scores):
     assert faults(figure) == []
     texts = [text.get_text() for axes in figure.axes for text in axes.texts]
     assert {"rank", "1", str(len(methods)), NO_SHAPE} <= set(texts)
+
+
+def test_a_plan_says_before_training_which_shapes_the_tracks_give():
+    catalog = load(ROOT / "recipes")
+    (line,) = track_lines(catalog, make_plan("leaderboard", (), catalog))
+    head, _, told = line.partition(": ")
+    assert head == "d_ff / width at equal-size"
+    table = pd.read_csv(ROOT / "results/leaderboard.csv").query("track == 'parameters'").set_index("arm")
+    shapes = dict(one.split() for one in told.split(", "))
+    assert shapes == {arm: f"{value:.1f}" for arm, value in table["shape"].items()}
 
 
 @pytest.mark.slow

@@ -57,6 +57,16 @@ def show_arms(catalog: Catalog, scale_name: str, names: list[str], console: Cons
     )
 
 
+def track_lines(catalog: Catalog, plan: Plan) -> list[str]:
+    """Return a line for each variant on a track of its own: d_ff over width of its arms' models."""
+    shapes: dict[str, list[str]] = {}
+    for address, run in plan.runs.items():
+        if catalog.variant(address.variant).track:
+            share = run.model.ffn_width / run.model.width
+            shapes.setdefault(address.variant, []).append(f"{address.arm} {share:.1f}")
+    return [f"d_ff / width at {variant}: {', '.join(arms)}" for variant, arms in shapes.items()]
+
+
 def ranges(layers: tuple[int, ...]) -> str:
     """Abbreviate layers: "1-5, 7"; "none" for none."""
     runs: list[list[int]] = []

@@ -79,7 +79,7 @@ def plan(scale: Scale = "laptop", recipe: Recipes = None) -> None:
     chosen = make_plan(scale, recipe or (), catalog)
     check_asked(catalog, scale)
     estimate.show_arms(catalog, scale, [arm for arm in catalog.arms if arm in {a.arm for a in chosen.runs}], Console())
-    print(estimate.line(chosen))
+    print(*estimate.track_lines(catalog, chosen), estimate.line(chosen), sep="\n")
     if chosen.runs:
         print(estimate.text_line(chosen))
 

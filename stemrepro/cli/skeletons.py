@@ -29,7 +29,7 @@ class {name}(Stem):
     """STEM, to be changed: y = W_d(SiLU(W_g x) * U[token]). A parameter `table.weight` is trained as tables are."""
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
+        """Return the network's output: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         return self.down(F.silu(self.gate(x)) * self.rows(x, tokens))
 '''
 ARM = """{name}:

@@ -101,7 +101,8 @@ def leaderboard_page(table: pd.DataFrame, sizes: dict[str, str], **about: str) -
     """Write the rows as Markdown, a section for each track; `about` is what INTRODUCTION asks for."""
     parts = [INTRODUCTION.format(**about)]
     for track, rows in ranks(table).items():
-        lines = [f"## Equal {track}", ""] + ([f"Dense: {sizes[track]}.{MORE.get(track, '')}", ""] if track in sizes else [])
+        told = [f"Dense: {sizes[track]}.{MORE.get(track, '')}", ""] if track in sizes else []
+        lines = [f"## Equal {track}", "", *told]
         lines += [f"| {' | '.join(HEAD)} |", "|--:|---|---|" + "--:|" * (len(HEAD) - 3)]
         lines += [f"| {' | '.join(map(cell, row.values()))} |" for row in rows]
         parts.append("\n".join(lines) + "\n")
