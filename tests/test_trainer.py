@@ -93,7 +93,18 @@ def test_the_pilots_deviations_are_those_of_our_pairs():
 
 def test_stem_full_and_a_row_were_best_at_the_same_rate_of_tables():
     best = pd.read_csv(ROOT / "results/leaderboard/sweeps/leaderboard/best.csv").set_index("arm")["table_rate_factor"]
-    assert best[["stem-full", "input-add"]].tolist() == 2 * said(r"both best at (\d+) times the rate")
+    assert best[["stem-full", "input-add"]].tolist() == 2 * said(r"both best at (\d+) times the matrices' rate")
+
+
+def test_dense_with_a_row_at_1b_needs_the_memory_that_the_page_says():
+    """Sixteen layers of width 2,048 and d_ff 8,192, 128,256 tokens: a table in all layers but the first, or in five."""
+    row, third = (15 * 2048 * 128256, 5 * 8192 * 128256)
+    assert [round(row / 1e9, 1), round(third / 1e9, 1)] == said(r"\(1B: ([\d.]+)B and ([\d.]+)B parameters\)")
+    memory = pd.read_csv(ROOT / "results/laptop/cost_model/data.csv").query("panel == 'memory' and what == 'dense'")
+    dense = 8 * memory.set_index("model").loc["llama-3.2-1b", "value"]  # there at two bytes a parameter, here sixteen
+    assert said(r"dense with a row needs some (\d+) GB") == [round(dense + 16 * row / 1e9)]
+    size = (dense + 16 * third / 1e9) / dense
+    assert said(r"size takes ([\d.]+) times the hours") == [pytest.approx(size, abs=0.05)]
 
 
 def test_the_pilots_costs_follow_from_its_formula(catalog):
