@@ -87,7 +87,7 @@ def line(plan: Plan) -> str:
         time += f", or {cost['flops'] / GPU_FLOPS / 86_400:,.1f} days of one H100 at 40% of its peak"
     return (
         f"{plan.name}: {cost['runs']} runs ({len(arms)} arms at {variants} variants), {cost['tokens']:,} tokens, "
-        f"{cost['flops']:.2g} FLOPs: {time}, {cost['disk'] / 1e6:,.0f} MB in runs/"
+        f"{cost['flops']:.2g} FLOPs: {time}, {cost['disk'] / 1e6:,.0f} MB of weights in runs/"
     )
 
 
@@ -100,6 +100,7 @@ def text_line(plan: Plan) -> str:
     if mix.kind == "hub":
         passes = longest * TOKEN_BYTES / 1e6 / mix.megabytes
         has = f"mix '{plan.scale.data}' has at most {mix.megabytes:,} MB, which the longest run would pass over about "
-        has += f"{passes:.2g} times (at {TOKEN_BYTES} bytes a token)"
+        has += f"{passes:.2g} times (at {TOKEN_BYTES} bytes a token); '{mix.dataset}' is "
+        has += "a folder here" if mix.local else "no folder here, and so a dataset of the hub"
     counted = f"'stemrepro data --scale {plan.name}' counts its tokens"
     return f"text: {has}; {counted}, and 'stemrepro train' refuses more than {PASSES} passes"
