@@ -97,3 +97,12 @@ def test_the_ladder_is_judged_and_drawn(made_up, few_draws, monkeypatch):
     assert both.to_numpy() == pytest.approx((parts["token part"] + parts["contextual part"]).to_numpy(), abs=2e-5)
     token_part = data[(data["panel"] == "part") & (data["what"] == "token part")]
     assert (token_part["value"] < 0).all()
+
+
+def test_twice_the_longest_runs_rate_is_worse_for_both():
+    """As README says of the study at their end."""
+    trials = pd.read_csv(ROOT / "results/ladder/sweeps/ladder_rate_286/data.csv")
+    losses = trials.pivot_table(index="learning_rate", columns="arm", values="prose")
+    assert load(ROOT / "recipes").scale("ladder").training.learning_rate == 0.004
+    assert (losses.loc[0.008] > losses.loc[0.004]).all()
+    assert "twice this rate is worse for both (one seed)" in (ROOT / "README.md").read_text(encoding="utf-8")
