@@ -163,6 +163,7 @@ def kept(project):
     folder = project / "scores/tiny"
     before = {path: path.read_bytes() for path in folder.glob("*.parquet")}
     yield folder
+    folder.mkdir(exist_ok=True)
     for path, content in before.items():
         path.write_bytes(content)
 
@@ -182,6 +183,12 @@ def test_a_diverged_arm_makes_its_claims_undecided_and_the_others_stay(project, 
         assert rows[name]["ours"] is None
         assert rows[name]["seeds"] == 0
     assert all(rows[name] == before[name] for name in rows.keys() - hit)
+
+
+def test_a_scale_without_scores_names_the_command_that_makes_them(project, kept):
+    shutil.rmtree(kept)
+    with pytest.raises(UserError, match=f"'{kept.name}' has no scores yet; run 'stemrepro score --scale {kept.name}'"):
+        judge(project, "rivals")
 
 
 @pytest.mark.parametrize(("name", "recipe"), [("losses", "rivals"), ("protocol", "rivals"), ("curve", "training_roi")])

@@ -61,7 +61,9 @@ def analyse(name: str, scale: str, scores: Path, results: Path, formats: tuple[s
         UserError: the recipe or scale is unknown, or scores are missing or damaged.
     """
     catalog = load()
-    catalog.recipe(name), catalog.scale(scale)
+    catalog.scale(scale)
+    if catalog.recipe(name).arms and not (scores / scale).is_dir():
+        raise UserError(f"scale '{scale}' has no scores yet; run 'stemrepro score --scale {scale}' first")
     read = scores_of(name, catalog, scale, scores / scale)
     rows = verdict_rows(scale, judged(read))
     use_style(catalog.arms)
