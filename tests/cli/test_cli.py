@@ -57,7 +57,7 @@ def project(planned, tmp_path, monkeypatch):
     [
         (("plan", "--scale", "laptob"), "scale 'laptob' is unknown; did you mean 'laptop'?"),
         (("train", "--scale", "smoke"), "run 'stemrepro data --scale smoke' first"),
-        (("analyse", "rivals", "--scale", "tiny"), "is missing"),
+        (("analyse", "rivals", "--scale", "tiny"), "has no scores yet; run 'stemrepro score --scale tiny' first"),
         (("report", "--scale", "tiny"), "verdicts.json is missing; 'make figures SCALE=tiny' draws it from the scores"),
         (("verify", "--scale", "laptop"), "has no verdicts"),
     ],
