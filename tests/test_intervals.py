@@ -4,6 +4,7 @@ import csv
 import json
 from collections.abc import Iterator
 
+import pandas as pd
 import pytest
 
 from tests.conftest import ROOT
@@ -51,3 +52,13 @@ def test_a_claims_number_is_the_mean_of_its_seeds():
         if row["unit"] == "points":
             most = MOST.get(row["metric"], 100)
             assert -most < ends[0] <= ends[-1] < most, row
+
+
+def test_the_report_names_the_papers_results_that_may_be_small():
+    """Supported, as above 0, though the 99% interval holds effects below the smallest that counts."""
+    claims = pd.read_csv(ROOT / "results/claims.csv").query("origin == 'paper' and verdict == 'supported'")
+    small = claims[claims["ci99_low"] < claims["smallest_effect"]]
+    assert set(small["claim"]) == {"stem-leads-late", "gated-spread-above-dense"}
+    page = (ROOT / "docs/report.md").read_text(encoding="utf-8")
+    assert "Two of the paper's supported results are not shown to exceed the smallest effect that counts" in page
+    assert all(f"{low:.3f} (" in page for low in small["ci99_low"])

@@ -106,10 +106,10 @@ def test_the_ladder_is_judged_and_drawn(made_up, few_draws, monkeypatch):
     assert (token_part["value"] < 0).all()
 
 
-def test_twice_the_longest_runs_rate_is_worse_for_both():
+def test_twice_the_longest_runs_rate_raises_the_losses_of_both():
     """As README says of the study at their end."""
     trials = pd.read_csv(ROOT / "results/ladder/sweeps/ladder_rate_286/data.csv")
     losses = trials.pivot_table(index="learning_rate", columns="arm", values="prose")
     assert load(ROOT / "recipes").scale("ladder").learning_rate == 0.004
     assert (losses.loc[0.008] > losses.loc[0.004]).all()
-    assert "twice this rate is worse for both (one seed)" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "twice this rate raises the losses of both (one seed)" in (ROOT / "README.md").read_text(encoding="utf-8")

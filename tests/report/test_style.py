@@ -8,7 +8,18 @@ from matplotlib.lines import Line2D
 from stemrepro.config.arm import HUES
 from stemrepro.measures.base import scores_of
 from stemrepro.report.analyse import module
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, footer, plt, render, settle, sheet, use_style
+from stemrepro.report.style import (
+    ARM_COLOUR,
+    ARM_LABEL,
+    ARM_MARKER,
+    footer,
+    note,
+    plt,
+    render,
+    settle,
+    sheet,
+    use_style,
+)
 from tests.conftest import ROOT
 from tests.report.looks import alike, faults, lightness
 
@@ -134,6 +145,16 @@ def spoilt(what):
 def test_each_fault_is_seen(what, words):
     assert any(words in fault for fault in spoilt(what))
     assert spoilt(lambda figure, axes: None) == []
+
+
+def test_words_are_darkened_on_paper_and_stay_white_in_a_dark_bar():
+    axes = plt.figure().subplots()
+    for colour in ("white", HUES["cyan"], HUES["black"]):
+        note(axes, "words", (0, 0), (0, 0), color=colour)
+    white, cyan, black = (text.get_color() for text in axes.texts)
+    assert (white, black) == ("white", HUES["black"])
+    assert 40 < lightness(cyan) <= 50  # no darker than a contrast of 4.5 asks for
+    plt.close("all")
 
 
 def test_marks_of_one_shape_must_differ_in_grey():
