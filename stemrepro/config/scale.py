@@ -154,13 +154,13 @@ class Extension:
             raise ValueError(f"{why}; leave 'sequence' and 'text' out")
 
 
-NUMBERS = ("tokens", "warmup_tokens", "vocab", "width", "heads", "learning_rate", "people", "sequence", "rope")
+NUMBERS = ("tokens", "warmup_tokens", "vocab", "width", "heads", "layers", "learning_rate", "people", "sequence", "rope")
 """Keys of a variant and its `extends` whose values hold at one scale."""
 
 
 def own_numbers(scale: Scale, people: int | None) -> dict[str, float | None]:
     """Return a scale's own values of NUMBERS; `people` of its text, where it is about invented people."""
-    of_model = {key: getattr(scale.model, key) for key in ("vocab", "width", "heads", "sequence")}
+    of_model = {key: getattr(scale.model, key) for key in ("vocab", "width", "heads", "layers", "sequence")}
     of_training = {key: getattr(scale.training, key) for key in ("tokens", "warmup_tokens")}
     others = {"learning_rate": scale.learning_rate, "people": people, "rope": scale.model.rope_base}
     return of_model | of_training | others
@@ -190,6 +190,7 @@ class Variant(Strict):
     vocab: Factor = Field(1.0, description="another vocabulary; tokens are then those of as much text, in bytes")
     width: Factor = Field(1.0, description="of width and ffn_width; the number of heads stays")
     heads: Factor = Field(1.0, description="of the number of query heads; that of key and value heads stays")
+    layers: Factor = later(1.0)
     learning_rate: Factor = 1.0
     table_rate: Factor = Field(1.0, description="of every arm's table_rate_factor")
     tuned: bool = Field(
@@ -206,7 +207,7 @@ class Variant(Strict):
     @property
     def changed(self) -> set[str]:
         """Its fields that make another model, text or optimiser; no run resumes from such a variant."""
-        fields = {"vocab", "width", "heads", "people", "tuned", "official_init", "track", "equal_time"}
+        fields = {"vocab", "width", "heads", "layers", "people", "tuned", "official_init", "track", "equal_time"}
         return fields & self.model_fields_set
 
     @model_validator(mode="after")
@@ -226,20 +227,21 @@ class Variant(Strict):
         With another vocabulary its tokens are still the scale's; RunTraining.same_text gives those of as much text.
 
         Raises:
-            ValueError: heads, a width per head or a vocabulary that are no whole number; or tokens that warm up, where
-                the scale's schedule has a share of the steps.
+            ValueError: heads, layers, a width per head or a vocabulary that are no whole number; or tokens that warm
+                up, where the scale's schedule has a share of the steps.
         """
         model, training = scale.model, scale.training
         if self.official_init:
             model = model.model_copy(update={"embedding_std": None, "head_std": None})
             training = training.model_copy(update={"embedding_decay_factor": 1.0})
         width, ffn_width, vocab = self.width * model.width, self.width * model.ffn_width, self.vocab * model.vocab
-        heads = self.heads * model.heads
+        heads, layers = self.heads * model.heads, self.layers * model.layers
         if heads % 1 or width % (2 * heads) or ffn_width % 1:
             sizes = f"width {width:g} with {heads:g} heads, ffn_width {ffn_width:g}"
             raise ValueError(f"{sizes}: a head needs an even whole width")
-        if vocab % 1:
-            raise ValueError(f"vocab {vocab:g} is no whole number")
+        for name, number in (("vocab", vocab), ("layers", layers)):
+            if number % 1:
+                raise ValueError(f"{name} {number:g} is no whole number")
         warmup_tokens = training.warmup_tokens
         if warmup_tokens is None and self.warmup_tokens != 1:
             raise ValueError("warmup_tokens are of the schedule wsd; the scale's warms up for a share of the steps")
@@ -251,6 +253,7 @@ class Variant(Strict):
         shape: dict[str, Any] = {
             "width": int(width),
             "heads": int(heads),
+            "layers": int(layers),
             "ffn_width": int(ffn_width),
             "vocab": int(vocab),
         }
