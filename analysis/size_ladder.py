@@ -1,6 +1,7 @@
 """STEM's lead over dense against the size of the model, and what others measured at 125M to 1B."""
 
 from itertools import product
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from stemrepro.config.paper import Paper
 from stemrepro.config.recipe import Recipe
 from stemrepro.measures.losses import arm_losses
 from stemrepro.measures.scores import Scores
-from stemrepro.measures.sizes import LINES, derivative, lead, loss, sizes, table_rate
+from stemrepro.measures.sizes import LINES, along, derivative, lead, loss, sizes, table_rate
 from stemrepro.report.results import mean_row, pick
 from stemrepro.report.style import (
     ARM_COLOUR,
@@ -37,6 +38,9 @@ COMPARED = {
     "dense-equal-size": "dense as large\nas STEM full",
 }
 """Arms that are compared with dense, at the widths that have them, with names."""
+Axis = Literal["vocab", "layers"]
+AXES: dict[Axis, str] = {"vocab": "pieces of the vocabulary", "layers": "layers"}
+"""What else differs, at the scale's own width, with its name in the figure."""
 HEADLINE = "STEM full wins at equal training, not at equal size;\nlarger models, which others trained, gain less"
 LEADS = "STEM leads dense in the mean at every width here; in larger models, which others trained,\nits lead is smaller"
 LEAD = f"loss below dense's\n(% of bits per byte), {BETTER}"
@@ -65,6 +69,10 @@ def collect(scores: Scores) -> pd.DataFrame:
         if {"stem-full", "dense-equal-size"} <= set(there):  # both may have more seeds than dense
             direct = loss(scores, "stem-full", "dense-equal-size", "prose", at=size.variant)
             rows.append(mean_row("equal size", "dense-equal-size", size.width, direct))
+    for axis in AXES:
+        for x, name in along(scores, axis).items():
+            there = [arm for arm in STEM if trained(recipe, arm, name)]
+            rows += [mean_row(f"lead, {axis}", arm, x, lead(scores, "dense", arm, name)) for arm in there]
     for name in recipe.variants:
         variant = scores.catalog.variants[name]
         if variant.table_rate != 1:
@@ -132,6 +140,22 @@ def draw_sizes(axes: Axes, data: pd.DataFrame) -> None:
     axes.set_ylim(bottom=0)
 
 
+def draw_along(axes: Axes, data: pd.DataFrame, axis: Axis) -> None:
+    """Draw leads at the scale's own width against the vocabulary or the layers."""
+    rows, ends = pick(data, panel=f"lead, {axis}"), {}
+    for arm, leads in rows.groupby("what"):
+        x = leads["x"].astype(float)
+        if len(x) > 1:
+            draw_means(axes, x, leads, **look(arm))
+            ends[ARM_LABEL[arm]] = leads["value"].iloc[-1], ARM_COLOUR[arm]
+    ticks = sorted(rows["x"].astype(float).unique())
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set(xlabel=AXES[axis], ylabel=LEAD, ylim=(0, None))
+    name_ends(axes, ends, 0.16)
+
+
 def draw_compared(axes: Axes, data: pd.DataFrame, scores: Scores) -> None:
     """Draw leads of STEM full, of dense with a row added, and of dense of STEM's size, at the widths that have them."""
     widths, ends = sorted(pick(data, panel="compared")["x"].astype(float).unique()), {}
@@ -153,8 +177,11 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
         "a": "One vocabulary (hollow: trained by others)",
         "b": "Vocabulary grows with the width",
         "c": "Next to other dense models",
+        "d": "Width {width}, other vocabularies",
+        "e": "Width {width}, other depths",
     }
-    figure, grid = sheet([["a"], [[["b", "c"]]]], 6.2, titles, height_ratios=(1.2, 1))
+    titles = {letter: title.format(width=scores.scale.model.width) for letter, title in titles.items()}
+    figure, grid = sheet([["a"], [[["b", "c"], ["d", "e"]]]], 8.4, titles, height_ratios=(1.2, 2))
     draw_sizes(grid["a"], data)
     grid["a"].set_xlim(right=3e10)
     draw_leads(grid["b"], data, "grown")
@@ -164,6 +191,8 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     grid["b"].set(xlim=(low, 2 * high), ylim=(0, None))  # room for names
     grid["b"].minorticks_off()
     draw_compared(grid["c"], data, scores)
+    for letter, axis in zip("de", AXES, strict=True):
+        draw_along(grid[letter], data, axis)
     ours = data[data["panel"].isin([f"lead, {line}" for line in LINES])]
     headline(figure, LEADS, bool((ours["ci_low"] > 0).all() and less_elsewhere(data)), scores.recipe.title)
     return figure

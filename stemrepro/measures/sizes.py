@@ -43,9 +43,19 @@ def sizes(scores: Scores, line: Line, least: float = 0.0, arms: tuple[str, ...] 
             continue
         variant = scores.catalog.variant(name)
         on_line = variant.vocab == (1 if line == "fixed" else variant.width)
-        if on_line and variant.table_rate == 1 and variant.width >= least:
+        if on_line and variant.layers == variant.table_rate == 1 and variant.width >= least:
             models.append(Size(name, variant.width, variant.vocab))
     return sorted(models, key=lambda size: size.width)
+
+
+def along(scores: Scores, what: Literal["vocab", "layers"]) -> dict[int, str]:
+    """Return the variants that differ from the scale by their vocabulary or layers alone, and the scale itself, in order."""
+    models = {}
+    for name in (MAIN, *scores.recipe.variants):
+        variant = scores.catalog.variant(name)
+        if variant.model_fields_set <= {what, "tokens", "warmup_tokens"}:
+            models[int(getattr(variant, what) * getattr(scores.scale.model, what))] = name
+    return dict(sorted(models.items()))
 
 
 def lost(scores: Scores, high: str, low: str, at: VariantName) -> Effect:

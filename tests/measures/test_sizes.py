@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures.sizes import derivative, fall, lead, lost, sizes, table_rate
+from stemrepro.measures.sizes import along, derivative, fall, lead, lost, sizes, table_rate
 from stemrepro.verdicts.effect import Unmeasured
 from tests.made_up import made, write_arms
 
@@ -40,11 +40,18 @@ def test_both_lines_hold_the_scale_and_rise_in_width(catalog, tmp_path):
     scores = made(catalog, "size_ladder", tmp_path)
     for line, vocab in (("fixed", lambda width: 1), ("grown", lambda width: width)):
         models = sizes(scores, line)
-        assert [size.width for size in models] == [0.5, 0.75, 1, 1.5, 2, 2.5, 3, 4][: 8 if line == "fixed" else 4]
+        widths = [0.5, 0.75, 1, 1.5, 2, 2.5, 3, 4] if line == "fixed" else [0.5, 0.75, 1, 1.5, 2]
+        assert [size.width for size in models] == widths
         assert all(size.vocab == vocab(size.width) for size in models)
         half = sizes(scores, line, arms=("dense", "stem-half"))  # not trained beyond the middle
         assert [size.width for size in half] == ([0.5, 0.75, 1] if line == "fixed" else [1])
         assert models[2].variant == "main"
+
+
+def test_what_differs_at_the_scale_s_width_is_in_order(catalog, tmp_path):
+    scores = made(catalog, "size_ladder", tmp_path)
+    assert along(scores, "vocab") == {512: "vocab-512", 1024: "main", 2048: "vocab-2048", 4096: "vocab-4096"}
+    assert along(scores, "layers") == {3: "layers-3", 6: "main", 12: "layers-12", 24: "layers-24"}
 
 
 def test_a_lead_is_relative_and_falls_by_its_slope(build):
