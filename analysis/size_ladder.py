@@ -239,7 +239,8 @@ def draw_bars(axes: Axes, data: pd.DataFrame) -> pd.DataFrame:
     for place, arm in enumerate(names):
         row = rows.loc[arm]
         axes.barh(place, row["value"], height=0.55, color=ARM_COLOUR[arm])
-        draw_means(axes, place, row, sideways=True, color="black", ls="none", lw=1)
+        for colour, thick in (("white", 3), ("black", 1)):  # seen on dark bars too
+            draw_means(axes, place, row, sideways=True, color=colour, ls="none", lw=thick)
         note(axes, f"{row['value']:.1f}%", (row["ci_high"], place), (5, 0), fontsize=SMALL + 1, weight="bold")
     axes.set_yticks(range(len(names)), list(names.values()), fontsize=SMALL + 0.5)
     axes.invert_yaxis()

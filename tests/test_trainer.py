@@ -9,10 +9,12 @@ import torch
 from scipy import stats
 from torch import nn
 
+from stemrepro.config.address import Address
+from stemrepro.config.arm import run_settings
 from stemrepro.config.scale import Shape
 from stemrepro.measures.costs import dense_and_stem
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.cost import parameter_counts
+from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.input_add import InputAdd
 from stemrepro.model.ffn.stem import Stem
 from tests.conftest import ROOT
@@ -107,6 +109,15 @@ def test_dense_with_a_row_at_1b_needs_the_memory_that_the_page_says():
     assert said(r"size takes ([\d.]+) times the hours") == [pytest.approx(size, abs=0.05)]
 
 
+def test_the_wider_dense_model_takes_the_flops_that_the_page_says(catalog):
+    scale, models = catalog.scale("ladder"), []
+    for address in (Address("wide-rung-3", "dense"), Address("main", "stem-full")):
+        arm, variant = catalog.arms[address.arm], catalog.variant(address.variant)
+        models.append(run_settings(address, arm, variant, scale)[0])
+    wider, stem = (flops_per_token(model, scale.model.sequence) for model in models)
+    assert said(r"It takes ([\d.]+) times STEM full's FLOPs") == [round(wider / stem, 1)]
+
+
 def test_the_pilots_costs_follow_from_its_formula(catalog):
     """Of a model of 125M parameters with 32,000 tokens; "some" is within a twentieth."""
     flops, hours = said(r"these are ([\d.]+e\d+): ([\d.]+) hours of one H100")
@@ -122,6 +133,8 @@ def test_the_pilots_costs_follow_from_its_formula(catalog):
     one, three = said(r"take some (\d+) H100 hours at 125M, and some (\d+) at all three sizes")
     assert one == pytest.approx(all_four, rel=0.07)
     assert three == pytest.approx(all_four * sum((size / 125) ** 2 for size in (30, 60, 125)), rel=0.07)
+    (after,) = said(r"dense and STEM at 350M \(below\) some (\d+)")
+    assert after == pytest.approx(3 * 2 * hours * (350 / 125) ** 2, rel=0.07)
     paper = catalog.paper.value("table-2/pretraining_tokens/1b") / catalog.paper.value("table-3-1b/dense/active")
     (ratio,) = said(r"at (\d+) per parameter, as many as the paper's 1B")
     assert ratio == pytest.approx(paper, abs=1)
