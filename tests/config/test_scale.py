@@ -84,11 +84,18 @@ def test_width_keeps_the_heads_unless_a_variant_says_so(tiny):
     assert (double.width, double.heads, double.kv_heads, double.vocab) == (32, 4, 1, 600)
 
 
+def test_a_deeper_variant_differs_by_its_layers_alone(tiny):
+    own, deeper = (Variant(**fields).at(tiny).model for fields in ({}, {"layers": 2}))
+    assert deeper == own.model_copy(update={"layers": 2 * own.layers})
+    assert Variant(layers=2).changed == {"layers"}
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
         ({"width": 0.3}, "a head needs an even whole width"),
         ({"heads": 1.5}, "width 16 with 3 heads"),
+        ({"layers": 0.3}, r"layers 0\.9 is no whole number"),
         ({"vocab": 0.334}, r"vocab 100\.2 is no whole number"),
     ],
 )
