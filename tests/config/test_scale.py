@@ -95,7 +95,7 @@ def test_a_deeper_variant_differs_by_its_layers_alone(tiny):
     [
         ({"width": 0.3}, "a head needs an even whole width"),
         ({"heads": 1.5}, "width 16 with 3 heads"),
-        ({"layers": 0.3}, r"layers 0\.9 is no whole number"),
+        ({"layers": 0.3}, r"layers 1\.2 is no whole number"),
         ({"vocab": 0.334}, r"vocab 100\.2 is no whole number"),
     ],
 )
