@@ -154,7 +154,18 @@ class Extension:
             raise ValueError(f"{why}; leave 'sequence' and 'text' out")
 
 
-NUMBERS = ("tokens", "warmup_tokens", "vocab", "width", "heads", "layers", "learning_rate", "people", "sequence", "rope")
+NUMBERS = (
+    "tokens",
+    "warmup_tokens",
+    "vocab",
+    "width",
+    "heads",
+    "layers",
+    "learning_rate",
+    "people",
+    "sequence",
+    "rope",
+)
 """Keys of a variant and its `extends` whose values hold at one scale."""
 
 

@@ -49,7 +49,7 @@ def sizes(scores: Scores, line: Line, least: float = 0.0, arms: tuple[str, ...] 
 
 
 def along(scores: Scores, what: Literal["vocab", "layers"]) -> dict[int, str]:
-    """Return the variants that differ from the scale by their vocabulary or layers alone, and the scale itself, in order."""
+    """Return, in order, the scale itself and the variants that differ from it by vocabulary or layers alone."""
     models = {}
     for name in (MAIN, *scores.recipe.variants):
         variant = scores.catalog.variant(name)
