@@ -1,4 +1,4 @@
-"""STEM's lead over dense against the size of the model, and what others measured at 125M to 1B."""
+"""STEM's lead over dense against a model's width, vocabulary and depth, and what others measured at 125M to 1B."""
 
 from itertools import product
 from typing import Literal
@@ -42,7 +42,7 @@ Axis = Literal["vocab", "layers"]
 AXES: dict[Axis, str] = {"vocab": "pieces of the vocabulary", "layers": "layers"}
 """What else differs, at the scale's own width, with its name in the figure."""
 HEADLINE = "STEM full wins at equal training, not at equal size;\nlarger models, which others trained, gain less"
-LEADS = "STEM leads dense in the mean at every width here; in larger models, which others trained,\nits lead is smaller"
+LEADS = "STEM leads dense in the mean at every size here; in larger models, which others trained,\nits lead is smaller"
 LEAD = f"loss below dense's\n(% of bits per byte), {BETTER}"
 
 
@@ -112,6 +112,8 @@ def draw_leads(axes: Axes, data: pd.DataFrame, line: str) -> float:
     widest = ours["x"].astype(float).max()
     for arm in STEM:
         leads = pick(ours, what=arm)
+        if len(leads) == 1:  # no line
+            continue
         x, last = leads["x"].astype(float), leads["value"].iloc[-1]
         draw_means(axes, x, leads, **look(arm))
         axes.plot([x.iloc[-1], widest], [last, last], color=ARM_COLOUR[arm], lw=0.5, ls=":")  # to its name
@@ -193,7 +195,7 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     draw_compared(grid["c"], data, scores)
     for letter, axis in zip("de", AXES, strict=True):
         draw_along(grid[letter], data, axis)
-    ours = data[data["panel"].isin([f"lead, {line}" for line in LINES])]
+    ours = data[data["panel"].isin([f"lead, {line}" for line in (*LINES, *AXES)])]
     headline(figure, LEADS, bool((ours["ci_low"] > 0).all() and less_elsewhere(data)), scores.recipe.title)
     return figure
 

@@ -50,9 +50,18 @@ def test_the_ladder_is_judged_and_drawn(made_up, monkeypatch):
     leads = data[data["panel"].str.startswith("lead, ")]
     assert data["x"].astype(float).max() == 1.5e9  # nothing is drawn beyond what was measured, by us or others
     assert leads["x"].astype(float).max() == 1_296_000
+    assert (data["panel"] == "lead, vocab").sum() == 2 * 4 + 1  # four vocabularies, and STEM 1/2 at the scale's own
+    assert (data["panel"] == "lead, layers").sum() == 2 * 4  # the same, and the deepest without STEM 1/3
     re_runs = data[data["panel"] == "re-runs"]["value"].round(1).tolist()
     assert re_runs == [2.5, 0.7, 0.4]
     paper = data[data["panel"] == "paper"].set_index("what")["value"]
     assert paper["stem-third"].round(2).tolist() == [1.85, 1.65]
     compared = data[data["panel"] == "compared"].groupby("what").size().to_dict()
     assert compared == {"input-add": 2, "stem-full": 2, "dense-equal-size": 2}
+
+
+def test_what_pages_say_of_depths_and_vocabularies_is_so():
+    rows = pd.read_csv(ROOT / "results/width/size_ladder/data.csv").query("what == 'stem-full'")
+    layers, vocab = (rows[rows["panel"] == f"lead, {what}"]["value"] for what in ("layers", "vocab"))
+    assert layers.is_monotonic_increasing  # README: grows with depth
+    assert vocab.is_monotonic_decreasing  # and falls with the vocabulary
