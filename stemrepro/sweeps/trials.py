@@ -21,7 +21,8 @@ from stemrepro.config.arm import Arm, run_settings
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.scale import Scale, Variant
 from stemrepro.config.sources import prose
-from stemrepro.data.integrity import read_index, verified_hash
+from stemrepro.data.integrity import read_index
+from stemrepro.data.vocabularies import own_text
 from stemrepro.model.cost import row_elements
 from stemrepro.training.run import Run
 
@@ -176,7 +177,10 @@ def first_points(sweep: Sweep, space: Space, scale: Scale) -> list[Settings]:
 
 
 def run_of(values: Settings, catalog: Catalog, scale_name: str, data: Path, out: Path, at: str = MAIN) -> Run:
-    """Return the run of some settings; UserError for an unknown variant, or a field that the arm can't have."""
+    """Return the run of some settings; UserError for an unknown variant, or a field that the arm can't have.
+
+    `data` has the scale's blocks; a variant of another vocabulary reads those of its own (data/SCALE/vocabularies).
+    """
     scale, name = catalog.scale(scale_name), values["arm"]
     parts = {
         part: getattr(scale, part).model_copy(update={key: values[key] for key in keys if key in values})
@@ -185,14 +189,17 @@ def run_of(values: Settings, catalog: Catalog, scale_name: str, data: Path, out:
     scale = scale.model_copy(update=parts | {"learning_rate": float(values["learning_rate"])})
     arm, address, seed = catalog.arms[name], catalog.known(Address(at, name)), int(values["seed"])
     variant = catalog.variant(at).model_copy(update={"learning_rate": 1.0})  # a trial names its learning rate
+    if variant.extends or variant.people != 1:
+        raise UserError(f"variant '{at}' goes on from another run, or reads other people: no sweep can")
     if fields := {key: values[key] for key in ARM_FIELDS if key in values}:
         arm = parse(Arm, arm.model_dump() | fields, RECIPES / "arms.yaml", name)
     model, training = run_settings(address, arm, variant, scale)
     settings = {"arm": arm.model_dump(mode="json"), "rate": training.learning_rate, "seed": seed}
     settings |= {field: values[field] for field in (*MODEL_FIELDS, *TRAINING_FIELDS) if field in values}
     settings |= {} if at == MAIN else {"variant": at}
-    text = read_index(data)["splits"]["train"]["sha256"]
-    return Run(address, seed, model, training, out / "runs" / f"{name}-{digest(settings)}", scale.data, data, text)
+    folder, text = out / "runs" / f"{name}-{digest(settings)}", own_text(model.vocab, data.parent)
+    training = training.same_text(text.ratio)
+    return Run(address, seed, model, training, folder, scale.data, text.blocks, text.data_hash, text.ratio)
 
 
 def counting(arm: str, sweep: Sweep, space: Space, catalog: Catalog, scale: str, data: Path) -> str:
@@ -202,14 +209,15 @@ def counting(arm: str, sweep: Sweep, space: Space, catalog: Catalog, scale: str,
     """
     base: Settings = {"arm": arm, "seed": 0, "learning_rate": catalog.scale(scale).learning_rate}
     places = [{"placement": place} for place in ("third", "half", "full")] if "placement" in space else [{}]
-    runs = [run_of(base | place, catalog, scale, data, Path(), sweep.variant).config for place in places]
+    runs = [run_of(base | place, catalog, scale, data, Path(), sweep.variant) for place in places]
     searched = {
         key: dumped(values) if isinstance(values, Range) else sorted(values)
         for key, values in space.items()
         if sweep.sampler == "tpe" or not numeric(listed(values))
     }
     scored = dumped(catalog.scale(scale).evaluation)
-    return digest([runs, searched, scored, read_index(data)["splits"]["tune"]["sha256"]])
+    tune = read_index(runs[0].blocks)["splits"]["tune"]["sha256"]
+    return digest([[run.config for run in runs], searched, scored, tune])
 
 
 def objective(
@@ -238,7 +246,6 @@ def objective(
     from stemrepro.training.validation import losses_by_source
 
     run, asked = run_of(values, catalog, scale, data, out, sweep.variant), catalog.scale(scale).evaluation
-    verified_hash(data)
     trial.set_user_attr("settings", {key: values.get(key, ARM_FIELDS.get(key)) for key in sweep.space})
     torch.set_num_threads(run.training.threads)
 

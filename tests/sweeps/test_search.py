@@ -211,6 +211,30 @@ def test_fields_of_the_scale_reach_the_run_and_name_its_folder(project):
         run_of(plain, project, "tiny", DATA, OUT, "hafl")
 
 
+def test_a_variant_of_another_vocabulary_reads_the_text_in_it(project):
+    """Its blocks, hash and, for as many bytes, tokens; a grid there is another study than on other text."""
+    twice = project.variant("half").model_copy(update={"vocab": 2.0, "tokens": 1.0})
+    catalog = project.model_copy(update={"variants": project.variants | {"twice": twice}})
+    blocks = DATA.parent / "vocabularies/600/blocks"
+    values = {"arm": "dense", "learning_rate": 0.01, "seed": 100}
+    with pytest.raises(UserError, match="vocabularies/600/blocks has no text yet"):
+        run_of(values, catalog, "tiny", DATA, OUT, "twice")
+    shutil.copytree(DATA, blocks)
+    index = json.loads((blocks / "index.json").read_text())
+    index["vocab"] = 600
+    index["splits"]["train"]["tokens"] //= 2
+    (blocks / "index.json").write_text(json.dumps(index))
+    run, own = (run_of(values, catalog, "tiny", DATA, OUT, at) for at in ("twice", "main"))
+    assert (run.blocks, run.model.vocab, own.blocks) == (blocks, 600, DATA)
+    assert run.training.tokens == own.training.tokens // 2
+
+
+@pytest.mark.parametrize("at", ["mid", "people-sixth"])
+def test_a_sweep_goes_on_from_no_run_and_reads_no_other_people(project, at):
+    with pytest.raises(UserError, match=f"variant '{at}' goes on from another run, or reads other people"):
+        run_of({"arm": "dense", "learning_rate": 0.01, "seed": 100}, project, "tiny", DATA, OUT, at)
+
+
 def test_only_an_arm_with_tables_has_their_fields(project):
     fields = {"learning_rate", "table_rate_factor", "seed"}
     assert set(space_of("dense", GRID["space"], project, "tiny")) == fields - {"table_rate_factor"}
