@@ -39,7 +39,9 @@ test: $(BIN)/.installed-dev
 figures: repository $(BIN)/.installed
 ifeq ($(SCALE),)
 	@dvc repro -q -s studies/dvc.yaml:figure
-	@dvc repro -s analyse report
+	@dvc repro -s analyse
+	@stemrepro report
+	@dvc commit -q -f report
 else
 	@stemrepro analyse --scale $(SCALE)
 endif

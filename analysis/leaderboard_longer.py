@@ -43,7 +43,7 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, arms: list[str], label: str, digi
             note(axes, words, (row.value, place + shift), (0, 9), ha="center", color=PLAIN)
     name_rows(axes, arms)
     axes.margins(x=0.25)
-    axes.set_xlim(left=min(axes.get_xlim()[0] / 4, 0))
+    axes.set_xlim(left=min(axes.get_xlim()[0], 0))
 
 
 def draw(data: pd.DataFrame, scores: Scores) -> Figure:

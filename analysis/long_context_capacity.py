@@ -139,9 +139,10 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     draw_growth(grid["c"], data)
     touched = pick(data, panel="active parameters", what="stem-full")["value"]
     growth = pick(data, panel="growth, intact", what="stem-full").iloc[0]
+    least = scores.recipe.claims["lead-grows-same-targets"].smallest_effect
     message = (
-        "A longer context touches more of STEM's tables; on the same targets\n"
-        f"STEM full's lead in loss grows by {growth['value']:.3f} nats after {float(growth['x']):.0f} tokens"
+        "A longer context touches more of STEM's tables; on the same targets STEM full's lead\n"
+        f"in loss grows by {growth['value']:.3f} nats after {float(growth['x']):.0f} tokens ({least:g} counts)"
     )
     headline(figure, message, bool(touched.is_monotonic_increasing and growth["ci_low"] > 0), scores.recipe.title)
     return figure

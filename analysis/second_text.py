@@ -31,7 +31,7 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
             words = f"{row.value:.{digits}f} ({row.ci_low:.{digits}f} to {row.ci_high:.{digits}f})"
             note(axes, words, (row.value, place), (0, 9), ha="center", color=PLAIN)
         axes.margins(x=0.25)
-        axes.set_xlim(left=min(axes.get_xlim()[0] / 4, 0))
+        axes.set_xlim(left=min(axes.get_xlim()[0], 0))
     name_rows(grid["a"], STEM)
     shown = data[(data["panel"] == "below") & (data["what"] == "stem-full")]
     headline(figure, HEADLINE, bool((shown["ci_low"] > 0).all()), scores.recipe.title)

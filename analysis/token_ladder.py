@@ -219,7 +219,7 @@ def draw_stack(axes: Axes, data: pd.DataFrame) -> None:
     x, total = np.arange(len(memory)), memory["value"].to_numpy() + rest["value"].to_numpy()
     for rows, below, arm, hatch, label in (
         (memory, 0, "input-add", "//", "a row of the token, added to dense"),
-        (rest, memory["value"], "stem-full", "", "what STEM full has beyond that"),
+        (rest, memory["value"], "stem-full", "", "what STEM full has beyond that, with its interval"),
     ):
         looks = {"color": ARM_COLOUR[arm], "hatch": hatch, "ec": "white", "lw": 0.8}
         axes.bar(x, rows["value"], 0.6, bottom=below, **looks, label=label)

@@ -101,6 +101,13 @@ def test_a_stage_waits_for_all_code_that_it_runs(file, name):
 
 
 @pytest.mark.parametrize("file", ["dvc.yaml", "studies/dvc.yaml"])
+def test_scores_wait_for_the_recipes_and_the_scale_that_ask_for_them(file):
+    """A recipe's `scores:`, a scale's tasks."""
+    train, score = ({*stage.get("do", stage)["deps"]} for stage in map(content(file)["stages"].get, ("train", "score")))
+    assert {path for path in train if "recipe" in path} - {"recipes/arms.yaml", "recipes/variants.yaml"} <= score
+
+
+@pytest.mark.parametrize("file", ["dvc.yaml", "studies/dvc.yaml"])
 def test_dvc_removes_nothing(file):
     """Before a stage it removes what doesn't persist, which another command may read, and which a failed one loses.
 

@@ -53,7 +53,7 @@ def new_recipe(
         print(f"  stemrepro plan --scale leaderboard --recipe {name}")
         print("  stemrepro data --scale leaderboard")
         print(f"  stemrepro sweep recipes/sweeps/{name}.yaml --scale leaderboard   # 12 trials; a line for `tuned`")
-        print(f"  make reproduce RECIPE={name}   # 5 seeds on each track")
+        print(f"  make reproduce RECIPE={name}   # 5 seeds on three tracks; equal time, when its step is timed")
         print(f"  stemrepro report   # its rows are in results/{name}.md")
         return
     print(f"written: {', '.join(write(name, arms or []))}")

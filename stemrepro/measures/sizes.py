@@ -53,8 +53,9 @@ def along(scores: Scores, what: Literal["vocab", "layers"]) -> dict[int, str]:
     models = {}
     for name in (MAIN, *scores.recipe.variants):
         variant = scores.catalog.variant(name)
-        if variant.model_fields_set <= {what, "tokens", "warmup_tokens"}:
-            models[int(getattr(variant, what) * getattr(scores.scale.model, what))] = name
+        changed = variant.model_fields_set
+        if name == MAIN or what in changed <= {what, "tokens", "warmup_tokens"}:
+            models[round(getattr(variant, what) * getattr(scores.scale.model, what))] = name
     return dict(sorted(models.items()))
 
 

@@ -21,13 +21,13 @@ from sqlalchemy import event
 
 from stemrepro.common.code_hash import _read
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import atomic_write, write_json
+from stemrepro.common.files import atomic_write, sha256, write_json
 from stemrepro.common.yaml_records import dumped, parse
 from stemrepro.config.arm import Arm
 from stemrepro.model.ffn.base import ffn_class
 from stemrepro.sweeps import search
 from stemrepro.sweeps.search import open_studies, run_sweep
-from stemrepro.sweeps.trials import ARM_FIELDS, Range, Sweep, read_sweep, run_of, space_of
+from stemrepro.sweeps.trials import ARM_FIELDS, Range, Sweep, counting, read_sweep, run_of, space_of
 from stemrepro.training.run import run_code
 from tests.conftest import ROOT, TINY
 
@@ -212,7 +212,7 @@ def test_fields_of_the_scale_reach_the_run_and_name_its_folder(project):
 
 
 def test_a_variant_of_another_vocabulary_reads_the_text_in_it(project):
-    """Its blocks, hash and, for as many bytes, tokens; a grid there is another study than on other text."""
+    """Its blocks and, for as many bytes, tokens; a grid there is another study where this text is another one."""
     twice = project.variant("half").model_copy(update={"vocab": 2.0, "tokens": 1.0})
     catalog = project.model_copy(update={"variants": project.variants | {"twice": twice}})
     blocks = DATA.parent / "vocabularies/600/blocks"
@@ -227,6 +227,13 @@ def test_a_variant_of_another_vocabulary_reads_the_text_in_it(project):
     run, own = (run_of(values, catalog, "tiny", DATA, OUT, at) for at in ("twice", "main"))
     assert (run.blocks, run.model.vocab, own.blocks) == (blocks, 600, DATA)
     assert run.training.tokens == own.training.tokens // 2
+    sweep = Sweep(**GRID | {"variant": "twice"})
+    study = [counting("dense", sweep, sweep.space, catalog, "tiny", DATA)]
+    tune = blocks / "tune.bin"
+    tune.write_bytes(tune.read_bytes()[::-1])
+    index["splits"]["tune"]["sha256"] = sha256(tune)
+    (blocks / "index.json").write_text(json.dumps(index))
+    assert counting("dense", sweep, sweep.space, catalog, "tiny", DATA) not in study
 
 
 @pytest.mark.parametrize("at", ["mid", "people-sixth"])
