@@ -133,8 +133,14 @@ def test_the_pilots_costs_follow_from_its_formula(catalog):
     one, three = said(r"take some (\d+) H100 hours at 125M, and some (\d+) at all three sizes")
     assert one == pytest.approx(all_four, rel=0.07)
     assert three == pytest.approx(all_four * sum((size / 125) ** 2 for size in (30, 60, 125)), rel=0.07)
-    (after,) = said(r"dense and STEM at 350M \(below\) some (\d+)")
-    assert after == pytest.approx(3 * 2 * hours * (350 / 125) ** 2, rel=0.07)
+    shape = catalog.shapes["mobilellm-350m"].model_copy(update={"sequence": 2048})
+    models = dense_and_stem(shape, "third")
+    tokens = 36 * parameter_counts(models[0])["total"]
+    both = [3 * 3 * tokens * flops_per_token(model, 2048) / (0.4 * 989e12) / 3600 for model in models]
+    after, again = said(r"36 tokens per parameter\) some (\d+)\. .*? and some (\d+) at 350M")
+    assert [after, again] == pytest.approx([sum(both), both[1]], rel=0.03)
+    least, most = said(r"In all these are (\d+) to (\d+) hours")
+    assert [least, most] == pytest.approx([65 + rates + after + 11 + again for rates in (60, 115)], abs=5)
     paper = catalog.paper.value("table-2/pretraining_tokens/1b") / catalog.paper.value("table-3-1b/dense/active")
     (ratio,) = said(r"at (\d+) per parameter, as many as the paper's 1B")
     assert ratio == pytest.approx(paper, abs=1)

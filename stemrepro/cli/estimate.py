@@ -1,5 +1,8 @@
 """The estimated cost of a plan, and its arms as a table."""
 
+import math
+from pathlib import Path
+
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -98,9 +101,11 @@ def text_line(plan: Plan) -> str:
     if most and mix.kind != "hub":
         has = f"mix '{plan.scale.data}' has at most {most:,} tokens, and the longest run reads {longest:,}"
     if mix.kind == "hub":
-        passes = longest * TOKEN_BYTES / 1e6 / mix.megabytes
-        has = f"mix '{plan.scale.data}' has at most {mix.megabytes:,} MB, which the longest run would pass over about "
-        has += f"{passes:.2g} times (at {TOKEN_BYTES} bytes a token); '{mix.dataset}' is "
+        files = [path for path in Path(mix.dataset).rglob("*") if path.is_file()] if mix.local else []
+        size = min([mix.megabytes, sum(path.stat().st_size for path in files) / 1e6] if mix.local else [mix.megabytes])
+        passes = longest * TOKEN_BYTES / 1e6 / size if size else math.inf
+        has = f"mix '{plan.scale.data}' has at most {f'{size:,.0f}' if size >= 10 else f'{size:.2g}'} MB, which the longest run would pass over about "
+        has += f"{passes:,.2g} times (at {TOKEN_BYTES} bytes a token, packed files not unpacked); '{mix.dataset}' is "
         has += "a folder here" if mix.local else "no folder here, and so a dataset of the hub"
     counted = f"'stemrepro data --scale {plan.name}' counts its tokens"
     return f"text: {has}; {counted}, and 'stemrepro train' refuses more than {PASSES} passes"

@@ -31,7 +31,7 @@ In every table but *Equal time* all methods read the same number of tokens.
 Each method has the settings of its own study.
 A *control* isolates one part of a method; without a study it has the settings of this method, or dense's.
 How they are ranked and tuned, what the table can't say, and how to enter a method: [the rules](../docs/leaderboard.md).
-Gain against the bytes of rows that a token reads, and ranks on the first three tracks, as a picture: [figure]({{folder}}/figure.svg).
+Gain against the bytes of rows that a token reads, and ranks on three tracks: [figure]({{folder}}/figure.svg).
 As numbers: [{{name}}.csv]({{name}}.csv). Commit, machine and hashes: `{{folder}}/provenance.json`.
 
 *Published in*: the method follows this publication, as far as the rules and its class say. The others are ours.

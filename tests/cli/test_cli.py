@@ -160,6 +160,13 @@ def test_a_plan_says_what_is_known_of_its_text(project):
     assert "mix 'own' has at most 1 MB, which the longest run would pass over about 0.0069 times" in said
     assert "' is no folder here, and so a dataset of the hub; " in said
     assert "'stemrepro data --scale own' counts its tokens, and 'stemrepro train' refuses more than 4 passes" in said
+    (project / "texts").mkdir()
+    (project / "texts/one.txt").write_text("some words " * 1000)
+    mixes = (ROOT / "recipes/mixes.yaml").read_text() + re.sub(r"dataset: [^,}\s]+", "dataset: texts", HUB % 1)
+    (project / "recipes/mixes.yaml").write_text(mixes)
+    here = plain(run("plan", "--scale", "own").stdout)
+    assert "mix 'own' has at most 0.011 MB, which the longest run would pass over about 0.63 times" in here
+    assert "'texts' is a folder here" in here
     assert "how many tokens mix 'text-8' has is not known yet" in plain(run("plan").stdout)
     assert "mix 'sample' has at most 289,233 tokens, and the longest run reads 1,536" in plain(
         run("plan", "--scale", "tiny").stdout
