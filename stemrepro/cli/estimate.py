@@ -101,10 +101,13 @@ def text_line(plan: Plan) -> str:
     if most and mix.kind != "hub":
         has = f"mix '{plan.scale.data}' has at most {most:,} tokens, and the longest run reads {longest:,}"
     if mix.kind == "hub":
-        files = [path for path in Path(mix.dataset).rglob("*") if path.is_file()] if mix.local else []
-        size = min([mix.megabytes, sum(path.stat().st_size for path in files) / 1e6] if mix.local else [mix.megabytes])
+        size = float(mix.megabytes)
+        if mix.local:
+            files = (path for path in Path(mix.dataset).rglob("*") if path.is_file())
+            size = min(size, sum(path.stat().st_size for path in files) / 1e6)
         passes = longest * TOKEN_BYTES / 1e6 / size if size else math.inf
-        has = f"mix '{plan.scale.data}' has at most {f'{size:,.0f}' if size >= 10 else f'{size:.2g}'} MB, which the longest run would pass over about "
+        shown = f"{size:,.0f}" if size >= 10 else f"{size:.3g}"
+        has = f"mix '{plan.scale.data}' has at most {shown} MB, which the longest run would pass over about "
         has += f"{passes:,.2g} times (at {TOKEN_BYTES} bytes a token, packed files not unpacked); '{mix.dataset}' is "
         has += "a folder here" if mix.local else "no folder here, and so a dataset of the hub"
     counted = f"'stemrepro data --scale {plan.name}' counts its tokens"

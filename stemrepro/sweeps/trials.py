@@ -190,7 +190,7 @@ def run_of(values: Settings, catalog: Catalog, scale_name: str, data: Path, out:
     arm, address, seed = catalog.arms[name], catalog.known(Address(at, name)), int(values["seed"])
     variant = catalog.variant(at).model_copy(update={"learning_rate": 1.0})  # a trial names its learning rate
     if variant.extends or variant.people != 1:
-        raise UserError(f"variant '{at}' goes on from another run, or reads other people: no sweep can")
+        raise UserError(f"variant '{at}' resumes from another run, or reads other people: no sweep can")
     if fields := {key: values[key] for key in ARM_FIELDS if key in values}:
         arm = parse(Arm, arm.model_dump() | fields, RECIPES / "arms.yaml", name)
     model, training = run_settings(address, arm, variant, scale)

@@ -238,7 +238,7 @@ def test_a_variant_of_another_vocabulary_reads_the_text_in_it(project):
 
 @pytest.mark.parametrize("at", ["mid", "people-sixth"])
 def test_a_sweep_goes_on_from_no_run_and_reads_no_other_people(project, at):
-    with pytest.raises(UserError, match=f"variant '{at}' goes on from another run, or reads other people"):
+    with pytest.raises(UserError, match=f"variant '{at}' resumes from another run, or reads other people"):
         run_of({"arm": "dense", "learning_rate": 0.01, "seed": 100}, project, "tiny", DATA, OUT, at)
 
 
