@@ -55,8 +55,8 @@ PAIRS = {
 }
 """Two countries whose names have as many tokens, and two with a longer source: what `front` shows of their capitals."""
 FRONT = (
-    "In STEM full Germany's rows make Berlin the capital of Spain, in the mean over seeds;\n"
-    "a longer name moves furthest with copies of the row"
+    "In STEM full Germany's rows make Berlin likelier than Madrid as Spain's capital,\n"
+    "in the mean over seeds; a longer name moves furthest with copies of the row"
 )
 PARTS = 1000
 """Parts of a probability that its scores, which are of 16 bits, tell apart."""

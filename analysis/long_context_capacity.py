@@ -142,7 +142,7 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     least = scores.recipe.claims["lead-grows-same-targets"].smallest_effect
     message = (
         "A longer context touches more of STEM's tables; on the same targets STEM full's lead\n"
-        f"in loss grows by {growth['value']:.3f} nats after {float(growth['x']):.0f} tokens ({least:g} counts)"
+        f"in loss grows by {growth['value']:.3f} nats after {float(growth['x']):.0f} tokens; {least:g} would count"
     )
     headline(figure, message, bool(touched.is_monotonic_increasing and growth["ci_low"] > 0), scores.recipe.title)
     return figure

@@ -118,10 +118,10 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     single = edits[edits["x"].astype(str).str.startswith("layer ") & (edits["x"] != "layer 0")]
     draw_sets(grid["b"], data, single)
     rows = pick(edits, what="rows").set_index("x")
-    share = rows.loc["full", "value"]
+    first, share = (rows.loc[layers, "value"] for layers in ("layer 0", "full"))
     message = (
-        "Another country's rows change a real model's answers in its first layer, which STEM\n"
-        f"leaves dense; in all others together they make {share:.0f}% of answers the target's, in the mean"
+        f"In a real model edits by rows succeed in the first layer, which STEM leaves dense ({first:.0f}%),\n"
+        f"and seldom in all the others together ({share:.0f}%), in the mean"
     )
     rest = max(rows.loc["full", "ci_high"], single["ci_high"].max())
     headline(figure, message, bool(rows.loc["layer 0", "ci_low"] > rest), scores.recipe.title)

@@ -132,7 +132,8 @@ def draw_sizes(axes: Axes, data: pd.DataFrame) -> None:
             style = {"color": ARM_COLOUR[arm], "mfc": "white", "marker": marker or ARM_MARKER[arm], "ms": size}
             axes.plot(x, rows["value"], ls="none", **style)
             label = f"{ARM_LABEL[arm]}, {whose}"
-            axes.plot(x, rows["value"], color=ARM_COLOUR[arm], lw=0.5, ls=":")  # one name for marks of one source
+            if whose == "MoME":  # the paper's marks are of two measures
+                axes.plot(x, rows["value"], color=ARM_COLOUR[arm], lw=0.5, ls=":")
             note(axes, label, (x.iloc[-1], rows["value"].iloc[-1]), (6, 0), color=ARM_COLOUR[arm])
     axes.axvspan(max(1e6, 1.5 * widest), 1e8, color=FAINT, lw=0)
     note(axes, "no runs", (1e7, 0.95), (0, 0), xycoords=axes.get_xaxis_transform(), color=PLAIN, ha="center")

@@ -171,9 +171,5 @@ def draw(data: pd.DataFrame, scores: Scores) -> Figure:
     label = f"{LESS}, mean loss over rates (multiples of\nthe own one) less the best (nats/token)"
     draw_forest(grid["d"], rows, order, label)
     name_rows(grid["d"], order)
-    lost = rows.set_index("what")["value"]
-    seeds = f"{rows['count'].min():.0f} seeds"
-    message = f"Too few loss spikes to compare;\na wrong rate costs STEM 1/3 less than dense in the mean of {seeds}"
-    shown = spikes_expected(scores) is not None and lost["stem-third"] < lost["dense"]
-    headline(figure, message, bool(shown), scores.recipe.title)
+    headline(figure, "Too few loss spikes to compare", spikes_expected(scores) is not None, scores.recipe.title)
     return figure

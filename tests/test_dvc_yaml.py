@@ -1,5 +1,6 @@
 """The pipelines that are written by hand are those of the recipes."""
 
+import re
 from itertools import pairwise, product
 from pathlib import Path
 from pkgutil import iter_modules
@@ -16,6 +17,7 @@ from stemrepro.measures.base import study_of
 from stemrepro.model.ffn.base import ffns
 from stemrepro.model.memory.base import memories
 from stemrepro.model.names import memory_module, module_of
+from stemrepro.pipeline.reproduce import RECORDS
 from stemrepro.training.run import DECIDING_NOTHING
 from tests.conftest import ROOT
 
@@ -105,6 +107,14 @@ def test_scores_wait_for_the_recipes_and_the_scale_that_ask_for_them(file):
     """A recipe's `scores:`, a scale's tasks."""
     train, score = ({*stage.get("do", stage)["deps"]} for stage in map(content(file)["stages"].get, ("train", "score")))
     assert {path for path in train if "recipe" in path} - {"recipes/arms.yaml", "recipes/variants.yaml"} <= score
+
+
+def test_a_figure_waits_for_the_same_records_with_dvc_and_without():
+    for file, stage in (("dvc.yaml", "analyse"), ("studies/dvc.yaml", "figure")):
+        records = {
+            path for path in content(file)["stages"][stage]["do"]["deps"] if re.fullmatch(r"recipes/\w+\.yaml", path)
+        }
+        assert records <= {f"recipes/{name}.yaml" for name in RECORDS}
 
 
 @pytest.mark.parametrize("file", ["dvc.yaml", "studies/dvc.yaml"])

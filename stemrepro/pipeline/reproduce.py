@@ -21,7 +21,7 @@ from stemrepro.pipeline.study import run_study_steps, study_steps
 from stemrepro.pipeline.text import counts, text_steps
 from stemrepro.report.page_parts import folder_of, scales_of
 
-RECORDS = ("arms", "variants", "paper", "shapes")
+RECORDS = ("arms", "model_cards", "paper", "shapes", "variants")
 """Files of recipes/ that every figure follows from."""
 
 
