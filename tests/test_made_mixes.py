@@ -74,6 +74,7 @@ def test_every_recipe_is_run_at_a_smoke_scale(catalog):
         "leaderboard_longer",
         "table_design",
         "equal_size",
+        "second_text",
         "gpu_width",
     }
     too_large = {"pretraining_350m", "pretraining_1b"}  # the paper's own sizes; their runs begin in tests/distributed

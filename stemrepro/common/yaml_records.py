@@ -140,8 +140,7 @@ class _Loader(_SafeLoader):  # type: ignore[misc]
         if len(keys) < len(node.value):
             raise yaml.constructor.ConstructorError(None, None, "a key must be a word", node.start_mark)
         if twice := next((key for key in keys if keys.count(key) > 1), None):
-            *_, again = (key for key, _ in node.value if key.value == twice)
-            raise yaml.constructor.ConstructorError(None, None, f"key '{twice}' stands twice", again.start_mark)
+            raise yaml.constructor.ConstructorError(None, None, f"key '{twice}' stands twice", node.start_mark)
         return super().construct_mapping(node, deep)
 
 

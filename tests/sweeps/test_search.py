@@ -173,9 +173,11 @@ def test_another_budget_text_or_space_has_a_study_of_its_own(project):
     scale = tiny.model_copy(update={"training": longer})
     assert not studies(project.model_copy(update={"scales": {"tiny": scale}})) & first
     index = json.loads((DATA / "index.json").read_text())
-    index["splits"]["tune"]["sha256"] = "another"
+    blocks, tune = DATA.resolve(), DATA / "tune.bin"
     DATA.unlink()
-    DATA.mkdir()
+    shutil.copytree(blocks, DATA)
+    tune.write_bytes(tune.read_bytes()[::-1])
+    index["splits"]["tune"]["sha256"] = sha256(tune)
     write_json(DATA / "index.json", index)
     assert not studies() & first
 
