@@ -69,6 +69,16 @@ def test_tables_drawn_anew_are_noticed(page, model):
         page["assert_tables_are_kept"](model, saved)
 
 
+def test_the_row_of_the_control_is_a_table_too(page, tiny):
+    control = nn.ModuleDict({"ffn": page["RowFFN"](tiny.vocab, tiny.width, tiny.ffn_width)})
+    _, tables = (group["params"] for group in page["groups"](control, 0.01, 0.1))
+    assert [*map(id, tables)] == [id(control["ffn"].table.weight)]
+    saved = {name: value.clone() for name, value in control.state_dict().items()}
+    nn.init.xavier_normal_(control["ffn"].table.weight)
+    with pytest.raises(AssertionError, match="ffn"):
+        page["assert_tables_are_kept"](control, saved)
+
+
 def said(pattern):
     """The numbers of the one place of the page that has a pattern."""
     (found,) = re.findall(pattern, re.sub(r"\s+", " ", (ROOT / "docs/trainer.md").read_text()))
